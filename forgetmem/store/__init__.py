@@ -1,0 +1,20 @@
+"""The file of a memory: records, vectors and digests on disk, and their erasure.
+
+Knows ids, bytes and files. Knows nothing of the solver, of groups or of what a role
+or a label means.
+"""
+
+from forgetmem.store.codec import StoredAtom, StoredRecord, atom_key, record_content
+from forgetmem.store.digest import DigestTree, leaf, settings_digest
+from forgetmem.store.sqlite import SQLiteStore
+
+__all__ = [
+    "DigestTree",
+    "SQLiteStore",
+    "StoredAtom",
+    "StoredRecord",
+    "atom_key",
+    "leaf",
+    "record_content",
+    "settings_digest",
+]

@@ -1,0 +1,315 @@
+"""One SQLite connection to a memory's file, opened in the one way that is safe here.
+
+Rollback journal, never WAL: a reader with an open transaction then blocks the
+commit of a writer, so no file can keep what a finished forget has erased.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from forgetmem.errors import (
+    CorruptStoreError,
+    SchemaVersionError,
+    StoreBusyError,
+    StoreError,
+)
+from forgetmem.store import schema
+from forgetmem.store.files import HeldFile, inode_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_BUSY, _LOCKED = 5, 6
+_RAM_PRAGMAS = ("secure_delete", "temp_store")
+_DAMAGED = {11: "its pages are damaged", 26: "it is no SQLite file"}
+_REASONS = {
+    8: "it cannot be written",
+    10: "the system reported an input or output error",
+    13: "the disk, or the limit on the size of files, is full",
+    14: "it cannot be opened",
+}
+
+
+def load_driver() -> ModuleType:
+    """Return the module that speaks to SQLite.
+
+    Returns
+    -------
+    module
+        The standard library's ``sqlite3``, or the compatible one that the
+        environment variable ``FORGETMEM_SQLITE`` names.
+    """
+    return importlib.import_module(os.environ.get("FORGETMEM_SQLITE", "sqlite3"))
+
+
+class Connection:
+    """One connection, checked to speak to a memory of a version we know.
+
+    Parameters
+    ----------
+    path : str or None
+        An absolute path without symbolic links; None for a memory in RAM.
+    read_only : bool
+        Whether SQLite may change the file.
+    timeout : float
+        Seconds to wait for another process or reader.
+    driver : module
+        See `load_driver`.
+    """
+
+    def __init__(
+        self, path: str | None, *, read_only: bool, timeout: float, driver: ModuleType
+    ) -> None:
+        self.path = path
+        self.pid = os.getpid()
+        self.held: HeldFile | None = None
+        self._driver = driver
+        self._raw: sqlite3.Connection | None = None
+        try:
+            if path is None:
+                self._connect(":memory:", timeout)
+                self._set_pragmas()
+                for statement in schema.creation():
+                    self.execute(statement)
+            else:
+                self._open_file(path, read_only, timeout)
+                self._recover(path)
+                self._set_pragmas()
+                self._check_schema(path)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The driver's connection."""
+        assert self._raw is not None
+        return self._raw
+
+    def _connect(self, target: str, timeout: float) -> None:
+        with self._translated():
+            self._raw = self._driver.connect(
+                target,
+                timeout=timeout,
+                isolation_level=None,
+                check_same_thread=False,
+                uri=target.startswith("file:"),
+            )
+
+    def _open_file(self, path: str, read_only: bool, timeout: float) -> None:
+        """Open descriptor and connection on one inode, also while it is replaced."""
+        target = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
+        while True:
+            try:
+                self.held = HeldFile(path)
+            except OSError as error:
+                raise StoreError(
+                    f"cannot open the memory at {path}: {error.strerror}"
+                ) from error
+            self._connect(target, timeout)
+            if self.is_current():
+                return
+            self.close()
+
+    def _recover(self, path: str) -> None:
+        """Read the file for the first time, which rolls back a hot journal."""
+        assert self.held is not None
+        if self.held.size() == 0:
+            raise CorruptStoreError(
+                f"{path} is empty (0 bytes), which a memory never is; restore it, or "
+                "remove it to begin a new memory"
+            )
+        application = self.scalar("PRAGMA application_id")
+        if application != schema.APPLICATION_ID:
+            raise CorruptStoreError(
+                f"{path} is an SQLite file, but no memory of forgetmem"
+            )
+        mode = self.scalar("PRAGMA journal_mode=DELETE")
+        if mode != "delete":
+            raise StoreError(
+                f"the memory at {path} is in journal mode {mode} and cannot be "
+                "switched back; open it once with write access"
+            )
+
+    def _set_pragmas(self) -> None:
+        for name, value, expected in schema.PRAGMAS:
+            self.execute(f"PRAGMA {name}={value}")
+            found = self.scalar(f"PRAGMA {name}")
+            if found != expected and (self.path is not None or name in _RAM_PRAGMAS):
+                raise StoreError(
+                    f"this SQLite ({self._driver.sqlite_version}) refuses "
+                    f"{name}={value}: it answers {found!r}"
+                )
+        self.execute(f"PRAGMA cache_spill=-{schema.SPILL_KIB}")
+
+    def _check_schema(self, path: str) -> None:
+        found = self.scalar("PRAGMA user_version")
+        if found != schema.VERSION:
+            raise SchemaVersionError(found, schema.VERSION)
+        rows = self.rows("SELECT name, sql FROM sqlite_master ORDER BY rowid")
+        expected = list(schema.tables().items())
+        settings = {
+            name: self.scalar(f"PRAGMA {name}")
+            for name in ("page_size", "auto_vacuum", "encoding")
+        }
+        fixed = {"page_size": schema.PAGE_SIZE, "auto_vacuum": 0, "encoding": "UTF-8"}
+        if rows != expected or settings != fixed:
+            raise CorruptStoreError(
+                f"the tables of {path} are not those of a memory: something else "
+                "has changed them",
+                table="sqlite_schema",
+            )
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn the driver's errors into ours."""
+        start = time.monotonic()
+        try:
+            yield
+        except self._driver.Error as error:
+            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+            name = "the memory in RAM" if self.path is None else self.path
+            if code in (_BUSY, _LOCKED):
+                raise StoreBusyError(time.monotonic() - start) from error
+            if code in _DAMAGED or "decode to UTF-8" in str(error):
+                reason = _DAMAGED.get(code, "a text in it is no UTF-8")
+                raise CorruptStoreError(f"{name} cannot be read: {reason}") from error
+            reason = _REASONS.get(code, str(error))
+            raise StoreError(
+                f"{name}: {reason} ({error}); nothing was changed"
+            ) from error
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement.
+
+        Parameters
+        ----------
+        sql : str
+            The statement.
+        parameters : sequence
+            Its values.
+
+        Returns
+        -------
+        cursor
+            The driver's cursor.
+        """
+        with self._translated():
+            return self.raw.execute(sql, parameters)
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Run one statement for many rows.
+
+        Parameters
+        ----------
+        sql : str
+            The statement.
+        rows : sequence of sequences
+            The values of each run.
+
+        Returns
+        -------
+        int
+            How many rows of the file were changed.
+        """
+        with self._translated():
+            return max(self.raw.executemany(sql, rows).rowcount, 0)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows that a statement yields.
+
+        Parameters
+        ----------
+        sql : str
+            The statement.
+        parameters : sequence
+            Its values.
+
+        Returns
+        -------
+        list of tuple
+            The rows.
+        """
+        with self._translated():
+            return list(self.raw.execute(sql, parameters))
+
+    def fetch(self, cursor: sqlite3.Cursor, size: int) -> list[tuple[Any, ...]]:
+        """Return the next rows of a cursor.
+
+        Parameters
+        ----------
+        cursor : cursor
+            What `execute` returned.
+        size : int
+            How many rows at most.
+
+        Returns
+        -------
+        list of tuple
+            Empty at the end.
+        """
+        with self._translated():
+            return cursor.fetchmany(size)
+
+    def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Return the first value of the first row, or None.
+
+        Parameters
+        ----------
+        sql : str
+            The statement.
+        parameters : sequence
+            Its values.
+
+        Returns
+        -------
+        object
+            The value.
+        """
+        found = self.rows(sql, parameters)
+        return found[0][0] if found else None
+
+    def is_current(self) -> bool:
+        """Tell whether the path still names the file that this connection has open.
+
+        Returns
+        -------
+        bool
+            False once a compaction has replaced the file.
+
+        Raises
+        ------
+        StoreError
+            If there is no file at the path any more.
+        """
+        if self.path is None or self.held is None:
+            return True
+        inode = inode_of(self.path)
+        if inode is None:
+            raise StoreError(
+                f"the memory at {self.path} was moved or removed while it was open"
+            )
+        return inode == self.held.inode
+
+    def close(self) -> None:
+        """Close the connection, then the descriptor for raw reads.
+
+        A connection that a fork carried into a child is left alone: closing it there
+        could roll back what the parent is writing.
+        """
+        if self.pid != os.getpid():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._raw))
+        elif self._raw is not None:
+            self._raw.close()
+            if self.held is not None:
+                self.held.close()
+        self._raw = self.held = None

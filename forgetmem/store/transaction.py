@@ -1,0 +1,533 @@
+"""What can be read and written inside one transaction.
+
+The names of a memory's parts (namespace, id, key) are the caller's; the rows are
+checked on their way out, so that a damaged row is an error and never an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forgetmem.arrays import Float32Array
+from forgetmem.errors import CorruptStoreError, InvalidInputError, StoreError
+from forgetmem.store.codec import (
+    SEAL_SIZE,
+    StoredAtom,
+    StoredRecord,
+    atom_key,
+    content_of,
+    pack_state,
+    text_digest,
+    unpack_state,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from forgetmem.store.connection import Connection
+
+_CHUNK = 1024
+_NAMESPACES = """
+WITH RECURSIVE names(name) AS (
+    SELECT min(namespace) FROM record
+    UNION ALL
+    SELECT (SELECT min(namespace) FROM record WHERE namespace > name)
+    FROM names WHERE name IS NOT NULL
+) SELECT name FROM names WHERE name IS NOT NULL
+"""
+
+
+class ReadTransaction:
+    """One consistent view of the file; closed by the store.
+
+    Parameters
+    ----------
+    connection : Connection
+        With a transaction begun.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
+        self._cursors: list[sqlite3.Cursor] = []
+
+    @property
+    def _file(self) -> Connection:
+        if self._connection is None:
+            raise StoreError("this transaction is over; begin another one")
+        return self._connection
+
+    def close(self) -> None:
+        """Reset what is still being read, so that the store can end the transaction."""
+        for cursor in self._cursors:
+            with contextlib.suppress(Exception):
+                cursor.close()
+        self._connection = None
+
+    def _stream(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        cursor = self._file.execute(sql, parameters)
+        self._cursors.append(cursor)
+        while rows := self._file.fetch(cursor, _CHUNK):
+            yield from rows
+        self._cursors.remove(cursor)
+
+    def settings(self) -> dict[str, object] | None:
+        """Return the settings of the memory.
+
+        Returns
+        -------
+        dict of str to JSON value, or None
+            None in a file that has never been given any.
+        """
+        rows = self._file.rows("SELECT name, value FROM setting ORDER BY name")
+        return {name: json.loads(value) for name, value in rows} or None
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces that hold records.
+
+        Returns
+        -------
+        list of str
+            In code point order.
+        """
+        return [name for (name,) in self._file.rows(_NAMESPACES)]
+
+    def count(self, namespace: str) -> int:
+        """Return how many records a namespace holds.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Returns
+        -------
+        int
+            0 for an unknown one.
+        """
+        sql = "SELECT count(*) FROM record WHERE namespace = ?"
+        return int(self._file.scalar(sql, (namespace,)))
+
+    def records(
+        self, namespace: str
+    ) -> Iterator[tuple[str, str | None, str, bytes, bytes]]:
+        """Yield the records of a namespace without their texts, in id order.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Yields
+        ------
+        tuple of (str, str or None, str, bytes, bytes)
+            Id, source, metadata, atom and content, checked against each other.
+        """
+        sql = (
+            "SELECT id, source_id, metadata, atom, text_digest, seal FROM record "
+            "WHERE namespace = ? ORDER BY id"
+        )
+        for id, source, metadata, atom, sha, seal in self._stream(sql, (namespace,)):
+            content = _checked_content(id, source, metadata, atom, sha, seal)
+            yield id, source, metadata, atom, content
+
+    def texts(self, namespace: str) -> Iterator[tuple[str, str]]:
+        """Yield the texts of a namespace in id order.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Yields
+        ------
+        tuple of (str, str)
+            Id and text, checked against the record's digest.
+        """
+        sql = "SELECT id, text, text_digest FROM record WHERE namespace = ? ORDER BY id"
+        for id, text, sha in self._stream(sql, (namespace,)):
+            _check_text(text, sha)
+            yield id, text
+
+    def atoms(self, namespace: str) -> Iterator[tuple[bytes, bytes, bytes, float, int]]:
+        """Yield the atoms of a namespace in key order.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Yields
+        ------
+        tuple of (bytes, bytes, bytes, float, int)
+            Key, component, part, weight and role.
+        """
+        sql = "SELECT key, state FROM atom WHERE namespace = ? ORDER BY key"
+        for key, state in self._stream(sql, (namespace,)):
+            yield key, *unpack_state(key, state)
+
+    def vectors(self, namespace: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the vectors of a namespace in key order.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Yields
+        ------
+        tuple of (bytes, bytes)
+            Key and little-endian float32 numbers, checked against each other.
+        """
+        sql = "SELECT key, vector FROM vector WHERE namespace = ? ORDER BY key"
+        for key, vector in self._stream(sql, (namespace,)):
+            _check_vector(key, vector)
+            yield key, vector
+
+    def matrix(
+        self, namespace: str, dimension: int
+    ) -> tuple[list[bytes], Float32Array]:
+        """Return all vectors of a namespace as one array.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+        dimension : int
+            The length of every vector.
+
+        Returns
+        -------
+        tuple of (list of bytes, ndarray of shape (n, dimension), float32)
+            Keys in order, and their vectors.
+        """
+        sql = "SELECT count(*) FROM vector WHERE namespace = ?"
+        size = int(self._file.scalar(sql, (namespace,)))
+        keys: list[bytes] = []
+        array = np.empty((size, dimension), dtype=np.float32)
+        for row, (key, vector) in enumerate(self.vectors(namespace)):
+            if len(vector) != 4 * dimension:
+                raise CorruptStoreError(
+                    f"a stored vector has {len(vector) // 4} dimensions instead of "
+                    f"{dimension}: the file is damaged",
+                    table="vector",
+                )
+            array[row] = np.frombuffer(vector, dtype="<f4")
+            keys.append(key)
+        return keys, array
+
+    def get(self, namespace: str, ids: Iterable[str]) -> dict[str, StoredRecord]:
+        """Return whole records.
+
+        Parameters
+        ----------
+        namespace : str
+            Where they are.
+        ids : iterable of str
+            Their names.
+
+        Returns
+        -------
+        dict of str to StoredRecord
+            Those that are there, in the order given, checked against their digests.
+        """
+        sql = (
+            "SELECT source_id, metadata, atom, text_digest, seal, text FROM record "
+            "WHERE namespace = ? AND id = ?"
+        )
+        found: dict[str, StoredRecord] = {}
+        for id in ids:
+            for source, metadata, atom, sha, seal, text in self._file.rows(
+                sql, (namespace, id)
+            ):
+                content = _checked_content(id, source, metadata, atom, sha, seal)
+                _check_text(text, sha)
+                found[id] = StoredRecord(id, text, metadata, source, atom, content)
+        return found
+
+    def get_vectors(self, namespace: str, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return vectors by key.
+
+        Parameters
+        ----------
+        namespace : str
+            Where they are.
+        keys : iterable of bytes
+            Keys of atoms.
+
+        Returns
+        -------
+        dict of bytes to bytes
+            Those that are there, checked against their keys.
+        """
+        sql = "SELECT vector FROM vector WHERE namespace = ? AND key = ?"
+        found: dict[bytes, bytes] = {}
+        for key in keys:
+            for (vector,) in self._file.rows(sql, (namespace, key)):
+                _check_vector(key, vector)
+                found[key] = vector
+        return found
+
+    def root(self, namespace: str) -> bytes | None:
+        """Return the stored digest root of a namespace.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Returns
+        -------
+        bytes of length 32, or None
+            None for an empty namespace.
+        """
+        sql = "SELECT digest FROM root WHERE namespace = ?"
+        found: bytes | None = self._file.scalar(sql, (namespace,))
+        return found
+
+    def certificates(self, namespace: str) -> dict[bytes, str]:
+        """Return the live prune certificates of a namespace.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Returns
+        -------
+        dict of bytes to str
+            Payload by group key.
+        """
+        sql = (
+            "SELECT group_key, payload FROM certificate WHERE namespace = ? "
+            "ORDER BY group_key"
+        )
+        return dict(self._file.rows(sql, (namespace,)))
+
+
+class WriteTransaction(ReadTransaction):
+    """A transaction that may also change the file; committed by the store."""
+
+    def put_settings(self, settings: Mapping[str, object]) -> None:
+        """Replace the settings of the memory.
+
+        Parameters
+        ----------
+        settings : mapping of str to JSON value
+            All of them.
+        """
+        rows = [
+            (name, json.dumps(value, sort_keys=True, allow_nan=False))
+            for name, value in sorted(settings.items())
+        ]
+        self._file.execute("DELETE FROM setting")
+        self._file.many("INSERT INTO setting (name, value) VALUES (?, ?)", rows)
+
+    def put_records(self, namespace: str, records: Iterable[StoredRecord]) -> None:
+        """Store records; those of the same id are replaced.
+
+        Parameters
+        ----------
+        namespace : str
+            Where they belong.
+        records : iterable of StoredRecord
+            Each with its true content digest.
+        """
+        rows = []
+        for record in sorted(records, key=lambda record: record.id.encode()):
+            sha = text_digest(record.text)
+            args = (record.id, record.source_id, record.metadata, record.atom)
+            if content_of(*args, sha) != record.content:
+                raise InvalidInputError(
+                    "a record's content digest is not that of its fields"
+                )
+            rows.append(
+                (namespace, *args, sha, record.content[:SEAL_SIZE], record.text)
+            )
+        self._file.many(
+            "INSERT OR REPLACE INTO record (namespace, id, source_id, metadata, atom,"
+            " text_digest, seal, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+
+    def erase_records(self, namespace: str, ids: Iterable[str]) -> int:
+        """Erase records.
+
+        Parameters
+        ----------
+        namespace : str
+            Where they are.
+        ids : iterable of str
+            Their names; unknown ones are passed over.
+
+        Returns
+        -------
+        int
+            How many there were.
+        """
+        sql = "DELETE FROM record WHERE namespace = ? AND id = ?"
+        return self._file.many(sql, [(namespace, id) for id in ids])
+
+    def put_atoms(self, namespace: str, atoms: Iterable[StoredAtom]) -> None:
+        """Store atoms and their vectors; those of the same key are replaced.
+
+        Parameters
+        ----------
+        namespace : str
+            Where they belong.
+        atoms : iterable of StoredAtom
+            Each with the key of its vector.
+        """
+        found = sorted(atoms, key=lambda atom: atom.key)
+        for atom in found:
+            if atom_key(atom.vector) != atom.key:
+                raise InvalidInputError("an atom's key is not that of its vector")
+        self._file.many(
+            "INSERT OR REPLACE INTO vector (namespace, key, vector) VALUES (?, ?, ?)",
+            [(namespace, atom.key, atom.vector) for atom in found],
+        )
+        self._file.many(
+            "INSERT OR REPLACE INTO atom (namespace, key, state) VALUES (?, ?, ?)",
+            [
+                (
+                    namespace,
+                    atom.key,
+                    pack_state(
+                        atom.key, atom.component, atom.part, atom.weight, atom.role
+                    ),
+                )
+                for atom in found
+            ],
+        )
+
+    def update_atoms(
+        self,
+        namespace: str,
+        atoms: Iterable[tuple[bytes, bytes, bytes, float, int]],
+    ) -> None:
+        """Replace what the solver made of atoms that are there.
+
+        Parameters
+        ----------
+        namespace : str
+            Where they are.
+        atoms : iterable of (bytes, bytes, bytes, float, int)
+            Key, component, part, weight and role.
+        """
+        rows = [
+            (pack_state(*atom), namespace, atom[0])
+            for atom in sorted(atoms, key=lambda atom: atom[0])
+        ]
+        changed = self._file.many(
+            "UPDATE atom SET state = ? WHERE namespace = ? AND key = ?", rows
+        )
+        if changed != len(rows):
+            raise StoreError(
+                f"{len(rows) - changed} of {len(rows)} atoms to update are not there"
+            )
+
+    def erase_atoms(self, namespace: str, keys: Iterable[bytes]) -> int:
+        """Erase atoms and their vectors.
+
+        Parameters
+        ----------
+        namespace : str
+            Where they are.
+        keys : iterable of bytes
+            Their keys; unknown ones are passed over.
+
+        Returns
+        -------
+        int
+            How many there were.
+        """
+        rows = [(namespace, key) for key in keys]
+        self._file.many("DELETE FROM vector WHERE namespace = ? AND key = ?", rows)
+        return self._file.many("DELETE FROM atom WHERE namespace = ? AND key = ?", rows)
+
+    def put_root(self, namespace: str, root: bytes | None) -> None:
+        """Store the digest root of a namespace.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+        root : bytes of length 32, or None
+            None erases it, for a namespace that has become empty.
+        """
+        if root is None:
+            self._file.execute("DELETE FROM root WHERE namespace = ?", (namespace,))
+        else:
+            self._file.execute(
+                "INSERT OR REPLACE INTO root (namespace, digest) VALUES (?, ?)",
+                (namespace, root),
+            )
+
+    def put_certificate(self, namespace: str, group_key: bytes, payload: str) -> None:
+        """Store a live prune certificate.
+
+        Parameters
+        ----------
+        namespace : str
+            Where it holds.
+        group_key : bytes
+            The group it speaks of.
+        payload : str
+            JSON.
+        """
+        self._file.execute(
+            "INSERT OR REPLACE INTO certificate (namespace, group_key, payload)"
+            " VALUES (?, ?, ?)",
+            (namespace, group_key, payload),
+        )
+
+    def erase_certificate(self, namespace: str, group_key: bytes) -> None:
+        """Erase a prune certificate, if it is there.
+
+        Parameters
+        ----------
+        namespace : str
+            Where it holds.
+        group_key : bytes
+            The group it speaks of.
+        """
+        self._file.execute(
+            "DELETE FROM certificate WHERE namespace = ? AND group_key = ?",
+            (namespace, group_key),
+        )
+
+
+def _checked_content(
+    id: str, source: str | None, metadata: str, atom: bytes, sha: bytes, seal: bytes
+) -> bytes:
+    """Return a row's content digest, or raise if its seal does not fit."""
+    content = content_of(id, source, metadata, atom, sha)
+    if content[:SEAL_SIZE] != seal:
+        raise CorruptStoreError(
+            "a record does not match its seal: the file is damaged",
+            table="record",
+            digest=content.hex(),
+        )
+    return content
+
+
+def _check_text(text: str, sha: bytes) -> None:
+    if text_digest(text) != sha:
+        raise CorruptStoreError(
+            "a record's text does not match its digest: the file is damaged",
+            table="record",
+            digest=sha.hex(),
+        )
+
+
+def _check_vector(key: bytes, vector: bytes) -> None:
+    if atom_key(vector) != key:
+        raise CorruptStoreError(
+            "a stored vector does not match its key: the file is damaged",
+            table="vector",
+            digest=key.hex(),
+        )
