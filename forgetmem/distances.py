@@ -28,7 +28,7 @@ DOT_ERROR = 1e-11
 
 
 @compiled
-def _dots(X: Float32Array, q: Float32Array, out: FloatArray) -> None:
+def _dots(X: Vectors, q: Vectors, out: FloatArray) -> None:
     n, d = X.shape
     whole = d - d % 16
     for i in range(n):
@@ -89,13 +89,13 @@ def _squares(X: Vectors, q: Vectors, out: FloatArray) -> None:
         out[i] = (((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))) + tail
 
 
-def dots(X: Float32Array, q: Float32Array) -> FloatArray:
+def dots(X: Vectors, q: Vectors) -> FloatArray:
     """Inner products of the rows of `X` with `q`, in float64.
 
     Parameters
     ----------
-    X : ndarray of shape (n, d), float32, C-contiguous
-    q : ndarray of shape (d,), float32, C-contiguous
+    X : ndarray of shape (n, d), float32 or float64, C-contiguous
+    q : ndarray of shape (d,), of the same dtype, C-contiguous
 
     Returns
     -------

@@ -1,0 +1,23 @@
+"""EXACT ONE-CLASS SVM in float64: knows rows, never ids, texts or files.
+
+`OneClassSVM` learns and unlearns rows and ends, whatever the history, in the numbers
+of a fit from scratch on the rows that are left. `fit_many` fits many small sets of rows
+at once; `solution_certificate` bounds how far coefficients are from the optimum,
+whoever found them.
+"""
+
+from __future__ import annotations
+
+from forgetmem.svm.batch import fit_many, solution_certificate
+from forgetmem.svm.certificate import Certificate
+from forgetmem.svm.one_class import OneClassSVM, Solution
+from forgetmem.svm.partition import Role
+
+__all__ = [
+    "Certificate",
+    "OneClassSVM",
+    "Role",
+    "Solution",
+    "fit_many",
+    "solution_certificate",
+]

@@ -1,0 +1,210 @@
+"""Inverse of the bordered margin matrix ``[[0, 1'], [1, Q_MM]]``, kept up to date.
+
+Its entries are the sensitivities of ``[-rho; alpha_M]``. Row and column 0 belong to the
+sum constraint, row ``1 + p`` to the margin sample at place ``p``.
+
+References
+----------
+.. [1] Cauwenberghs and Poggio, "Incremental and Decremental Support Vector Machine
+   Learning", NIPS 2000, section 2.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forgetmem.arrays import FloatArray, IntArray
+from forgetmem.errors import IllConditionedMarginError
+from forgetmem.jit import compiled
+
+#: Up to this size a rebuild grows the inverse row by row, in compiled code.
+_GROWN = 96
+
+
+@compiled
+def grow(R: FloatArray, s: int, column: FloatArray, diagonal: float) -> float:
+    """Take in a sample; `column` is its Q against the `s` margin samples.
+
+    Returns the pivot (the Schur complement); if it is not positive, R is as before.
+    """
+    if s == 0:
+        R[0, 0] = -diagonal
+        R[0, 1] = R[1, 0] = 1.0
+        R[1, 1] = 0.0
+        return np.inf
+    b = -R[0, : s + 1]
+    for j in range(s):
+        value = column[j]
+        for i in range(s + 1):
+            b[i] -= R[j + 1, i] * value
+    pivot = diagonal + float(b[0])
+    for j in range(s):
+        pivot += float(column[j] * b[j + 1])
+    if not 0.0 < pivot < np.inf:
+        return pivot
+    for j in range(s + 1):
+        factor = b[j] / pivot
+        for i in range(s + 1):
+            R[j, i] += factor * b[i]
+        R[j, s + 1] = factor
+        R[s + 1, j] = factor
+    R[s + 1, s + 1] = 1.0 / pivot
+    return pivot
+
+
+@compiled
+def shrink(R: FloatArray, s: int, place: int) -> bool:
+    """Drop the sample at `place`; the last one moves there.
+
+    Returns False, with R as before, if the pivot is not positive.
+    """
+    k = place + 1
+    pivot = R[k, k]
+    if s == 1:
+        return True
+    if not 0.0 < pivot < np.inf:
+        return False
+    v = R[k, : s + 1].copy()
+    for j in range(s + 1):
+        factor = v[j] / pivot
+        for i in range(s + 1):
+            R[j, i] -= factor * v[i]
+    if k != s:
+        for i in range(s + 1):
+            R[k, i] = R[s, i]
+        for i in range(s + 1):
+            R[i, k] = R[i, s]
+        R[k, k] = R[s, s]
+    return True
+
+
+@compiled
+def grow_all(R: FloatArray, K: FloatArray, ridge: float, slots: IntArray) -> float:
+    """Build R for `slots` one by one; returns the smallest pivot."""
+    smallest = np.inf
+    column = np.empty(len(slots))
+    for s in range(len(slots)):
+        line = K[slots[s]]
+        for p in range(s):
+            column[p] = line[slots[p]]
+        pivot = grow(R, s, column, line[slots[s]] + ridge)
+        smallest = min(smallest, pivot)
+        if not smallest > 0.0:
+            break
+    return smallest
+
+
+class MarginInverse:
+    """The margin samples in their places, and the inverse that belongs to them.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of margin samples to reserve room for.
+
+    Attributes
+    ----------
+    R : ndarray, float64
+        The inverse, in the upper left corner of a larger array.
+    size : int
+        Number of margin samples.
+    """
+
+    def __init__(self, capacity: int = 8) -> None:
+        self.R: FloatArray = np.zeros((capacity + 1, capacity + 1))
+        self.slots: IntArray = np.zeros(capacity, dtype=np.int64)
+        self.size = 0
+
+    @property
+    def margin(self) -> IntArray:
+        """Slots of the margin samples, in the order of their places."""
+        return self.slots[: self.size]
+
+    def reserve(self, size: int) -> None:
+        """Make room for `size` margin samples.
+
+        Parameters
+        ----------
+        size : int
+        """
+        if size > len(self.slots):
+            capacity = max(size, 2 * len(self.slots))
+            R = np.zeros((capacity + 1, capacity + 1))
+            old = self.size + 1
+            R[:old, :old] = self.R[:old, :old]
+            self.slots = np.resize(self.slots, capacity)
+            self.R = R
+
+    def rebuild(self, K: FloatArray, ridge: float, slots: IntArray) -> None:
+        """Invert afresh for the given margin samples.
+
+        Parameters
+        ----------
+        K : ndarray of float64
+            Kernel matrix of all slots.
+        ridge : float
+        slots : ndarray of int64
+
+        Raises
+        ------
+        IllConditionedMarginError
+            If the matrix is singular to working precision.
+        """
+        s = len(slots)
+        self.size = 0
+        self.reserve(s)
+        self.slots[:s] = slots
+        self.size = s
+        if s <= _GROWN:
+            if s and not grow_all(self.R, K, ridge, self.margin) > 0.0:
+                raise IllConditionedMarginError(np.inf)
+            return
+        bordered = np.ones((s + 1, s + 1))
+        bordered[0, 0] = 0.0
+        bordered[1:, 1:] = K[np.ix_(slots, slots)]
+        bordered.flat[s + 2 :: s + 2] += ridge
+        try:
+            inverse = np.linalg.inv(bordered)
+        except np.linalg.LinAlgError as error:
+            raise IllConditionedMarginError(np.inf) from error
+        self.R[: s + 1, : s + 1] = (inverse + inverse.T) / 2
+
+    def grow(self, K: FloatArray, ridge: float, slot: int) -> None:
+        """Take in the sample at `slot`.
+
+        Parameters
+        ----------
+        K : ndarray of float64
+        ridge : float
+        slot : int
+
+        Raises
+        ------
+        IllConditionedMarginError
+            If its pivot is not positive.
+        """
+        self.reserve(self.size + 1)
+        column = K[slot, self.margin]
+        pivot = grow(self.R, self.size, column, float(K[slot, slot]) + ridge)
+        if not pivot > 0.0:
+            raise IllConditionedMarginError(np.inf)
+        self.slots[self.size] = slot
+        self.size += 1
+
+    def shrink(self, slot: int) -> None:
+        """Drop the sample at `slot`.
+
+        Parameters
+        ----------
+        slot : int
+
+        Raises
+        ------
+        IllConditionedMarginError
+            If its pivot is not positive.
+        """
+        place = int(np.flatnonzero(self.margin == slot)[0])
+        if not shrink(self.R, self.size, place):
+            raise IllConditionedMarginError(np.inf)
+        self.slots[place] = self.slots[self.size - 1]
+        self.size -= 1

@@ -1,0 +1,411 @@
+"""`OneClassSVM`: an exact one-class SVM that learns and unlearns rows."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from forgetmem.arrays import FloatArray, IntArray, as_matrix, as_vector
+from forgetmem.errors import InvalidInputError, RowNotFoundError
+from forgetmem.svm.active_set import RIDGE_FLOOR, Optimum, Problem, solve
+from forgetmem.svm.certificate import Certificate, certify
+from forgetmem.svm.kernel import as_kernel, gram, kernel_row
+from forgetmem.svm.partition import Box, Role
+
+
+def positive(name: str, value: object, *, zero: bool = False) -> float:
+    """Return a setting as a float, if it is a finite positive number.
+
+    Parameters
+    ----------
+    name : str
+        How the error names it.
+    value : object
+    zero : bool
+        Whether 0 is allowed.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidInputError
+        If it is a bool, no real number, NaN, infinite or negative.
+    """
+    if isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_):
+        number = float(value)
+        if math.isfinite(number) and (number > 0.0 or (zero and number == 0.0)):
+            return number
+    least = "0 or a positive number" if zero else "a positive number"
+    raise InvalidInputError(f"expected {name} to be {least}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What `fit_many` finds for one set of rows.
+
+    Parameters
+    ----------
+    dual_coef : ndarray of shape (n_samples,), float64
+    rho : float
+    weights : ndarray of shape (n_samples,), float64
+        ``dual_coef / rho``; all 1 in the warm-up.
+    partition : ndarray of shape (n_samples,), int8
+        0 reserve, 1 margin, 2 bounded.
+    """
+
+    dual_coef: FloatArray
+    rho: float
+    weights: FloatArray
+    partition: np.ndarray[tuple[int], np.dtype[np.int8]]
+
+
+class OneClassSVM:
+    """Exact one-class SVM whose state depends on the set of its rows only.
+
+    Minimises ``a' (K + ridge I) a / 2`` over ``sum(a) = 1, 0 <= a <= C``. Learning and
+    unlearning rows in any order ends in the same float64 numbers, bit for bit, as
+    fitting the rows that are left.
+
+    Parameters
+    ----------
+    gamma : float
+        Of the RBF kernel ``exp(-gamma * squared_distance)``. It is never derived from
+        the data.
+    C : float
+        Largest coefficient. ``C = 1 / (nu * n)`` in terms of `nu` and a number of
+        samples; it is not adapted when samples come and go. From 1 on the margin is
+        hard.
+    ridge : float
+        Added to the diagonal of the kernel matrix: part of the problem, and what makes
+        the optimum unique for duplicates too.
+    kernel : str
+        ``"rbf"`` or ``"linear"``.
+
+    Attributes
+    ----------
+    dual_coef_ : ndarray of shape (n_samples,), float64
+        Coefficients, zeros included; they sum to 1 up to rounding.
+    rho_ : float
+        ``(K + ridge I) a`` is this on the margin.
+    offset_ : float
+        ``rho_ - ridge * max(dual_coef_)``: what a score must reach to be inside.
+    weights_ : ndarray of shape (n_samples,), float64
+        ``dual_coef_ / rho_``.
+    support_, margin_, bounded_, reserve_ : ndarray of int64
+        Rows with a positive coefficient, with one between 0 and C, with C, with 0.
+
+    Notes
+    -----
+    With ``n * C < 1`` (the warm-up) no coefficients are feasible: they are all ``1/n``,
+    `rho_` is ``1/n`` and all weights are 1. With no samples `rho_` is 1 and every score
+    is 0. If no sample is on the margin, `rho_` is the largest ``(K + ridge I) a`` of a
+    bounded one.
+
+    Unlike scikit-learn's, `dual_coef_` has an entry for every sample and sums to 1.
+
+    Examples
+    --------
+    >>> svm = OneClassSVM(gamma=0.04, ridge=0.0).fit([[-1, 0], [1, 0], [0, 0.9]])
+    >>> svm.dual_coef_.tolist()
+    [0.5, 0.5, 0.0]
+    >>> svm.learn([[0, -10]]).unlearn(3).dual_coef_.tolist()
+    [0.5, 0.5, 0.0]
+    """
+
+    def __init__(
+        self,
+        gamma: float = 8.0,
+        C: float = 1.0,
+        ridge: float = 1e-8,
+        *,
+        kernel: str = "rbf",
+    ) -> None:
+        self.gamma = positive("gamma", gamma)
+        self.C = positive("C", C)
+        self.ridge = positive("ridge", ridge, zero=True)
+        self.kernel = as_kernel(kernel)
+        self._box = Box(self.C)
+        self._clear(np.zeros((0, 0)))
+        self._dimension: int | None = None
+
+    def _clear(self, X: FloatArray) -> None:
+        self._X = X
+        self._K = np.zeros((0, 0))
+        self._status = np.zeros(0, dtype=np.int8)
+        self._alpha = np.zeros(0)
+        self._rho = 1.0
+
+    def fit(self, X: ArrayLike, dual_coef: ArrayLike | None = None) -> OneClassSVM:
+        """Forget everything and learn the rows of `X`.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_samples, n_features)
+        dual_coef : array_like of shape (n_samples,), optional
+            Coefficients to start from. They change the time it takes, not the result.
+
+        Returns
+        -------
+        OneClassSVM
+            Itself.
+
+        Raises
+        ------
+        InvalidInputError
+            If `X` is no finite matrix, or `dual_coef` no finite vector of that length.
+        """
+        rows = as_matrix(X).copy()
+        start = None if dual_coef is None else as_vector(dual_coef, len(rows))
+        K = gram(self.kernel, self.gamma, rows)
+        self._X, self._K, self._dimension = rows, K, rows.shape[1]
+        self._solve(start)
+        return self
+
+    def learn(self, X: ArrayLike) -> OneClassSVM:
+        """Learn more rows; they follow those that are there.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_new, n_features)
+
+        Returns
+        -------
+        OneClassSVM
+            Itself.
+
+        Raises
+        ------
+        InvalidInputError
+            If `X` is no finite matrix.
+        DimensionMismatchError
+            If it has another number of columns than the rows learned before.
+        """
+        new = as_matrix(X, self._dimension)
+        rows = np.vstack([self._X, new]) if self._dimension is not None else new.copy()
+        n = len(self._X)
+        K = np.empty((len(rows), len(rows)))
+        K[:n, :n] = self._K
+        for row in range(n, len(rows)):
+            K[row, : row + 1] = kernel_row(
+                self.kernel, self.gamma, rows[: row + 1], rows[row]
+            )
+            K[: row + 1, row] = K[row, : row + 1]
+        self._X, self._K, self._dimension = rows, K, rows.shape[1]
+        self._solve(np.concatenate([self._alpha, np.zeros(len(new))]))
+        return self
+
+    def unlearn(self, rows: int | Sequence[int] | IntArray) -> OneClassSVM:
+        """Remove rows; the others keep their order.
+
+        Parameters
+        ----------
+        rows : int or sequence of int
+            Positions, ``0 <= row < n_samples``.
+
+        Returns
+        -------
+        OneClassSVM
+            Itself.
+
+        Raises
+        ------
+        InvalidInputError
+            If a position is no integer, or is given twice.
+        RowNotFoundError
+            If there is no row at a position; nothing is removed then.
+        """
+        gone = self._as_rows(rows)
+        keep = np.ones(len(self._X), dtype=np.bool_)
+        keep[gone] = False
+        self._X = np.ascontiguousarray(self._X[keep])
+        self._K = np.ascontiguousarray(self._K[np.ix_(keep, keep)])
+        self._solve(self._alpha[keep])
+        return self
+
+    def _as_rows(self, rows: object) -> list[int]:
+        many = rows if isinstance(rows, Iterable) else [rows]
+        found: dict[int, None] = {}
+        for row in many:
+            if not isinstance(row, numbers.Integral) or isinstance(row, bool):
+                raise InvalidInputError(f"expected rows as integers, got {row!r}")
+            place = int(row)
+            if not 0 <= place < len(self._X):
+                raise RowNotFoundError(place, len(self._X))
+            if place in found:
+                raise InvalidInputError(f"row {place} is given more than once")
+            found[place] = None
+        return list(found)
+
+    def _solve(self, start: FloatArray | None) -> None:
+        n = len(self._X)
+        if not self._box.feasible(n):
+            self._status = np.full(n, Role.MARGIN, dtype=np.int8)
+            self._alpha = np.full(n, 1.0 / n) if n else np.zeros(0)
+            self._rho = 1.0 / n if n else 1.0
+            return
+        order: IntArray = np.arange(n)
+        K = self._K
+        if self.ridge < RIDGE_FLOOR * (float(K.diagonal().max()) + self.ridge):
+            start = None
+            order = canonical_order(self._X)
+            K = np.ascontiguousarray(K[np.ix_(order, order)])
+        optimum = solve(Problem(K, np.arange(n), self.ridge, self._box), start)
+        self._take(order, optimum)
+
+    def _take(self, order: IntArray, optimum: Optimum) -> None:
+        self._status = np.empty(len(order), dtype=np.int8)
+        self._alpha = np.empty(len(order))
+        self._status[order] = optimum.status
+        self._alpha[order] = optimum.alpha
+        self._rho = optimum.rho
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return len(self._X)
+
+    @property
+    def X_(self) -> FloatArray:  # noqa: N802
+        """The rows, as learned."""
+        return self._X.copy()
+
+    @property
+    def dual_coef_(self) -> FloatArray:
+        """Coefficient of each row."""
+        return self._alpha.copy()
+
+    @property
+    def rho_(self) -> float:
+        """``(K + ridge I) a`` on the margin."""
+        return self._rho
+
+    @property
+    def offset_(self) -> float:
+        """Score from which on a vector is inside."""
+        largest = float(self._alpha.max()) if len(self._alpha) else 0.0
+        return self._rho - self.ridge * largest
+
+    @property
+    def weights_(self) -> FloatArray:
+        """``dual_coef_ / rho_`` of each row."""
+        if not self._box.feasible(len(self._X)):
+            return np.ones(len(self._X))
+        return weights(self._alpha, self._rho)
+
+    @property
+    def support_(self) -> IntArray:
+        """Rows with a positive coefficient."""
+        return np.flatnonzero(self._status != Role.RESERVE)
+
+    @property
+    def margin_(self) -> IntArray:
+        """Rows with a coefficient between 0 and C."""
+        return np.flatnonzero(self._status == Role.MARGIN)
+
+    @property
+    def bounded_(self) -> IntArray:
+        """Rows with the coefficient C."""
+        return np.flatnonzero(self._status == Role.BOUNDED)
+
+    @property
+    def reserve_(self) -> IntArray:
+        """Rows with the coefficient 0."""
+        return np.flatnonzero(self._status == Role.RESERVE)
+
+    def score_samples(self, X: ArrayLike) -> FloatArray:
+        """Kernel mean of each vector: ``sum_i dual_coef_i * kernel(x, x_i)``.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_queries, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_queries,), float64
+            Each entry depends on its vector and on the set of rows only, bit for bit.
+
+        Raises
+        ------
+        InvalidInputError
+            If `X` is no finite matrix.
+        DimensionMismatchError
+            If it has another number of columns than the rows.
+        """
+        queries = as_matrix(X, self._dimension)
+        support = self.support_
+        rows, coefficients = self._X[support], self._alpha[support]
+        out = np.empty(len(queries))
+        for place, query in enumerate(queries):
+            values = kernel_row(self.kernel, self.gamma, rows, query)
+            out[place] = math.fsum((coefficients * values).tolist())
+        return out
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """``score_samples(X) - offset_``: from 0 on a vector is inside.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_queries, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_queries,), float64
+
+        Raises
+        ------
+        InvalidInputError
+            If `X` is no finite matrix.
+        DimensionMismatchError
+            If it has another number of columns than the rows.
+        """
+        return self.score_samples(X) - self.offset_
+
+    def certificate(self) -> Certificate:
+        """Bound the distance of the stored coefficients from the true optimum.
+
+        Returns
+        -------
+        Certificate
+            From the kernel matrix and `dual_coef_` alone.
+        """
+        return certify(self._K, self._alpha, self.ridge, self._box)
+
+
+def canonical_order(X: FloatArray) -> IntArray:
+    """Order of the rows by their bytes.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), float64, C-contiguous
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), int64
+    """
+    keys = [row.tobytes() for row in X]
+    return np.array(sorted(range(len(X)), key=keys.__getitem__), dtype=np.int64)
+
+
+def weights(alpha: FloatArray, rho: float) -> FloatArray:
+    """``alpha / rho``, 0 where alpha is 0 even if rho is 0.
+
+    Parameters
+    ----------
+    alpha : ndarray of float64
+    rho : float
+
+    Returns
+    -------
+    ndarray of float64
+    """
+    out = np.zeros(len(alpha))
+    with np.errstate(divide="ignore", over="ignore"):
+        np.divide(alpha, rho, out=out, where=alpha != 0.0)
+    return out
