@@ -92,7 +92,8 @@ def as_vector(x: ArrayLike, dimension: int | None = None) -> FloatArray:
         raise InvalidInputError(
             f"expected one vector of shape (n_features,), got shape {np.shape(x)}"
         )
-    return as_matrix(np.asarray(x)[np.newaxis, :], dimension)[0]
+    vector: FloatArray = as_matrix(np.asarray(x)[np.newaxis, :], dimension)[0]
+    return vector
 
 
 def as_ids(ids: str | Iterable[str]) -> list[str]:

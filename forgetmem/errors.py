@@ -199,7 +199,7 @@ class CorruptStoreError(StoreError):
 class PendingErasure(Protocol):
     """An erasure that could not be completed; `retry` tries it again."""
 
-    def retry(self) -> None:
+    def retry(self) -> object:
         """Try to remove the left bytes again; raise `ErasureError` if in vain."""
         ...
 

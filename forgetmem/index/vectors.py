@@ -1,4 +1,4 @@
-"""The one resident float32 array: rows are added, overwritten with zeros, used again."""
+"""The one resident float32 array: rows are added, overwritten and used again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class VectorTable:
         return self._size - len(self._free)
 
     @property
-    def X(self) -> Float32Array:
+    def X(self) -> Float32Array:  # noqa: N802
         """All rows up to the last one used, removed ones as zeros; not a copy."""
         return self._data[: self._size]
 

@@ -1,0 +1,374 @@
+"""What anyone can check afterwards, from the file alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from forgetmem.arrays import IntArray
+from forgetmem.collection import Collection
+from forgetmem.groups import PruneHorizon, Role
+from forgetmem.proof import (
+    AuditReport,
+    Check,
+    Commitment,
+    ForgetProof,
+    GroupCertificate,
+    PruneCertificate,
+    Verdict,
+    commit,
+)
+from forgetmem.state import NamespaceState, NewRecord
+from forgetmem.store import (
+    DigestTree,
+    ReadTransaction,
+    leaf,
+)
+
+#: Above the residual that correctly rounded weights can have: 4 ulp a coefficient.
+KKT_TOLERANCE = 1e-12
+
+
+def group_certificates(
+    state: NamespaceState, groups: list[IntArray]
+) -> tuple[GroupCertificate, ...]:
+    """Certify the weights of some groups from their vectors and weights alone.
+
+    Parameters
+    ----------
+    state : NamespaceState
+    groups : list of ndarray of int64
+
+    Returns
+    -------
+    tuple of GroupCertificate
+    """
+    return tuple(
+        GroupCertificate.of(number, len(rows), state.weights.certificate(rows))
+        for number, rows in enumerate(groups)
+    )
+
+
+def rebuilt(
+    tx: ReadTransaction, collection: Collection, state: NamespaceState
+) -> bytes:
+    """Build the namespace again from its records, in another order.
+
+    Parameters
+    ----------
+    tx : ReadTransaction
+    collection : Collection
+    state : NamespaceState
+        Gives the vectors; nothing else of it is used.
+
+    Returns
+    -------
+    bytes of length 32
+        The digest of what was built.
+    """
+    fresh = NamespaceState(collection.settings, state.table.dimension)
+    texts = dict(tx.texts(collection.namespace))
+    records = [
+        NewRecord(
+            id,
+            texts[id],
+            entry.metadata,
+            entry.source_id,
+            state.table.X[entry.row],
+        )
+        for id, entry in sorted(state.entries.items(), reverse=True)
+    ]
+    if records:
+        fresh.change([], records)
+    return collection.digest(fresh)
+
+
+def verify(
+    collection: Collection, proof: ForgetProof, public_key: bytes | None
+) -> Verdict:
+    """Check a proof against the file; see `ForgettableMemory.verify`.
+
+    Parameters
+    ----------
+    collection : Collection
+    proof : ForgetProof
+    public_key : bytes or None
+
+    Returns
+    -------
+    Verdict
+    """
+    checks = [_whole(proof), _sealed(proof), *_signed(proof, public_key)]
+    checks.append(_storage(collection))
+    with collection.reading() as (tx, state):
+        checks.append(_digests(tx, collection))
+        checks.append(_optimal(state)[0])
+        checks.append(_same_state(collection, state, proof))
+        checks.append(_absent(tx, proof))
+    return Verdict.of(checks)
+
+
+def audit(collection: Collection, *, deep: bool) -> AuditReport:
+    """Check the whole memory; see `ForgettableMemory.audit`.
+
+    Parameters
+    ----------
+    collection : Collection
+    deep : bool
+
+    Returns
+    -------
+    AuditReport
+    """
+    checks = [_storage(collection)]
+    with collection.reading() as (tx, state):
+        checks.append(_digests(tx, collection))
+        optimal, certificates = _optimal(state)
+        digest, other = collection.digest(state), rebuilt(tx, collection, state)
+        same = digest == other
+        checks += [
+            optimal,
+            Check(
+                name="rebuild",
+                outcome="passed" if same else "failed",
+                detail="the digest equals that of an independent rebuild"
+                if same
+                else "an independent rebuild from the records has another digest",
+            ),
+        ]
+        verdict = Verdict.of(checks)
+        return AuditReport(
+            ok=verdict.ok,
+            checks=verdict.checks,
+            reasons=verdict.reasons,
+            n_records=len(state),
+            n_vectors=len(state.table),
+            n_groups=len(certificates),
+            worst_kkt_residual=max((c.kkt_residual for c in certificates), default=0.0),
+            worst_bound=max((c.sharp_bound for c in certificates), default=0.0),
+            digest=digest.hex(),
+            digest_rebuilt=other.hex(),
+        )
+
+
+def stats(collection: Collection) -> dict[str, Any]:
+    """Count what there is; see `ForgettableMemory.stats`.
+
+    Parameters
+    ----------
+    collection : Collection
+
+    Returns
+    -------
+    dict of str to JSON value
+    """
+    with collection.reading() as (tx, state):
+        groups = state.grouping.groups()
+        identity = collection.identity(tx)
+        reserve = state.table.alive & (state.weights.role == Role.RESERVE)
+        horizons = tx.certificates(collection.namespace).values()
+        return {
+            "namespace": collection.namespace,
+            "records": len(state),
+            "vectors": len(state.table),
+            "support": len(state.table) - int(reserve.sum()),
+            "reserve": int(reserve.sum()),
+            "groups": len(groups),
+            "largest_group": max((len(rows) for rows in groups), default=1),
+            "embedder": identity.name if identity else None,
+            "dimension": identity.dimension if identity else None,
+            "settings": collection.settings.model_dump(),
+            "path": collection.store.path,
+            "file_bytes": collection.store.size(),
+            "prune_certificates": [
+                prune_certificate(number, PruneHorizon.from_json(payload)).model_dump()
+                for number, payload in enumerate(horizons)
+            ],
+        }
+
+
+def prune_certificate(number: int, horizon: PruneHorizon) -> PruneCertificate:
+    """Tell a user what a horizon says.
+
+    Parameters
+    ----------
+    number : int
+    horizon : PruneHorizon
+
+    Returns
+    -------
+    PruneCertificate
+    """
+    return PruneCertificate(
+        number=number,
+        pruned=horizon.pruned,
+        retained=len(horizon.weights),
+        slack=horizon.slack,
+        used=horizon.used,
+        angle=horizon.angle,
+        valid=not horizon.reason,
+        reason=horizon.reason,
+    )
+
+
+def _whole(proof: ForgetProof) -> Check:
+    whole = proof.is_whole()
+    return Check(
+        name="checksum",
+        outcome="passed" if whole else "failed",
+        detail="" if whole else "the proof was altered after it was issued",
+    )
+
+
+def _sealed(proof: ForgetProof) -> Check:
+    if proof.key is None:
+        return Check(
+            name="seal",
+            outcome="not checked",
+            detail="needs the key: whether anyone altered proof and checksum together",
+        )
+    sealed = proof.is_sealed_by(proof.key)
+    return Check(
+        name="seal",
+        outcome="passed" if sealed else "failed",
+        detail="" if sealed else "the proof was not issued with this key",
+    )
+
+
+def _signed(proof: ForgetProof, public_key: bytes | None) -> list[Check]:
+    if public_key is None:
+        return []
+    signed = proof.is_signed_by(public_key)
+    return [
+        Check(
+            name="signature",
+            outcome="passed" if signed else "failed",
+            detail="" if signed else "the holder of this key did not sign this proof",
+        )
+    ]
+
+
+def _storage(collection: Collection) -> Check:
+    report = collection.store.check_structure()
+    if report.ok:
+        return Check(
+            name="storage",
+            outcome="passed",
+            detail=f"{report.bytes_checked} bytes in {len(report.files)} files are "
+            "accounted for",
+        )
+    return Check(name="storage", outcome="failed", detail="; ".join(report.findings))
+
+
+def _digests(tx: ReadTransaction, collection: Collection) -> Check:
+    """Digest every namespace from its rows, texts included."""
+    settings = collection.settings_digest()
+    wrong = 0
+    for namespace in tx.namespaces():
+        tree = DigestTree()
+        roles = {key: role for key, _, _, _, role in tx.atoms(namespace)}
+        vectors = {key for key, _ in tx.vectors(namespace)}
+        if vectors != roles.keys():
+            wrong += 1
+            continue
+        for id, _, _, atom, content in tx.records(namespace):
+            tree.put(id, leaf(content, roles[atom]))
+        texts = sum(1 for _ in tx.texts(namespace))
+        wrong += tree.root(settings) != tx.root(namespace) or texts != len(tree)
+    return Check(
+        name="digest",
+        outcome="failed" if wrong else "passed",
+        detail=f"{wrong} namespaces do not match their stored digests"
+        if wrong
+        else "every record matches its digest",
+    )
+
+
+def _optimal(state: NamespaceState) -> tuple[Check, tuple[GroupCertificate, ...]]:
+    groups = state.grouping.groups()
+    certificates = group_certificates(state, groups)
+    worst = max((c.kkt_residual for c in certificates), default=0.0)
+    single = state.table.alive.copy()
+    for rows in groups:
+        single[rows] = False
+    alone = np.unique(state.weights.weight[single])
+    settings = state.settings
+    expected = 1.0 / (1.0 + settings.ridge)
+    right = worst <= KKT_TOLERANCE and (
+        not len(alone)
+        or np.allclose(alone, [1.0, expected][:1], atol=settings.ridge * 2)
+    )
+    return (
+        Check(
+            name="optimality",
+            outcome="passed" if right else "failed",
+            detail=f"the largest KKT residual of {len(groups)} groups is {worst:.2g}",
+        ),
+        certificates,
+    )
+
+
+def _same_state(
+    collection: Collection, state: NamespaceState, proof: ForgetProof
+) -> Check:
+    key, name = proof.key, collection.namespace.encode()
+    if key is not None and commit(key, "namespace", name) != proof.namespace:
+        return Check(
+            name="state",
+            outcome="changed",
+            detail="the proof speaks of another namespace than this memory is bound to",
+        )
+    if collection.digest(state).hex() == proof.digest_after:
+        return Check(
+            name="state", outcome="passed", detail="is the state that was proved"
+        )
+    return Check(
+        name="state",
+        outcome="changed",
+        detail="records were added or forgotten since, or this is another namespace",
+    )
+
+
+def _absent(tx: ReadTransaction, proof: ForgetProof) -> Check:
+    key = proof.key
+    if key is None:
+        return Check(
+            name="content",
+            outcome="not checked",
+            detail="needs the key: whether forgotten content was added again",
+        )
+    allowed: dict[tuple[str, str], int] = {
+        (one.kind, one.value): one.survivors for one in proof.commitments
+    }
+    found = _count_commitments(tx, key, proof.commitments)
+    again: Counter[str] = Counter()
+    for (kind, value), count in found.items():
+        if count > allowed[kind, value]:
+            again[kind] += 1
+    if not again:
+        return Check(name="content", outcome="passed", detail="nothing is there again")
+    named = ", ".join(f"{count} {kind}(s)" for kind, count in sorted(again.items()))
+    return Check(
+        name="content",
+        outcome="failed",
+        detail=f"forgotten content is there again: {named}",
+    )
+
+
+def _count_commitments(
+    tx: ReadTransaction, key: bytes, commitments: tuple[Commitment, ...]
+) -> Counter[tuple[str, str]]:
+    wanted = {(one.kind, one.value) for one in commitments}
+    found: Counter[tuple[str, str]] = Counter()
+    for namespace in tx.namespaces():
+        vectors = {
+            atom: ("vector", commit(key, "vector", vector))
+            for atom, vector in tx.vectors(namespace)
+        }
+        for id, _, _, atom, _ in tx.records(namespace):
+            found.update((("id", commit(key, "id", id.encode())), vectors[atom]))
+        for _, text in tx.texts(namespace):
+            found["text", commit(key, "text", text.encode())] += 1
+    return Counter({name: count for name, count in found.items() if name in wanted})

@@ -1,0 +1,203 @@
+"""Connected components of the graph that links vectors of at least some cosine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forgetmem.arrays import Float32Array, IntArray
+from forgetmem.distances import dot_at_least
+from forgetmem.groups.join import find, join
+from forgetmem.index import FaissIndex, VectorTable
+
+#: Up to this many members a component is joined anew; a larger one is first walked.
+_SMALL = 1024
+#: So many members are asked for their links before a large component is joined anew.
+_WALK = 64
+#: From this many new rows on, all pairs are looked at in blocks.
+_MANY = 24
+
+
+class Components:
+    """Keeps the components while vectors come and go.
+
+    Links are not stored: a component of identical lines has too many. Adding unites
+    components, removing looks again at the members that are left.
+
+    Parameters
+    ----------
+    table : VectorTable
+        The vectors; rows are added there first and removed there afterwards.
+    threshold : float
+        Cosine from which two vectors are linked, decided exactly; -1 or less links
+        everything.
+    """
+
+    def __init__(self, table: VectorTable, threshold: float) -> None:
+        self._table = table
+        self._index = FaissIndex(table)
+        self.threshold = threshold
+        self._parent: IntArray = np.empty(0, dtype=np.int64)
+        self._members: dict[int, IntArray] = {}
+
+    def restore(self, rows: IntArray, labels: list[bytes]) -> None:
+        """Take over components that were stored.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            All rows of the table.
+        labels : list of bytes
+            Rows with equal labels are one component.
+        """
+        self._reserve()
+        self._members.clear()
+        _, first, inverse, counts = np.unique(
+            np.array(labels, dtype=object),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+        )
+        self._parent[rows] = rows[first][inverse]
+        order = np.argsort(inverse, kind="stable")
+        ends = np.cumsum(counts)
+        for component in np.flatnonzero(counts > 1):
+            start = ends[component] - counts[component]
+            members = rows[order[start : ends[component]]]
+            self._members[int(rows[first[component]])] = members
+
+    def members(self, row: int) -> IntArray:
+        """Return the rows of the component that holds `row`, ascending.
+
+        Parameters
+        ----------
+        row : int
+
+        Returns
+        -------
+        ndarray of int64
+        """
+        root = int(self._parent[row])
+        if root in self._members:
+            return self._members[root]
+        return np.array([row], dtype=np.int64)
+
+    def add(self, rows: IntArray, wider: Components | None = None) -> list[int]:
+        """Take up new rows and unite what they link.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            Rows that the table holds since the last call.
+        wider : Components, optional
+            Components at a lower threshold that hold `rows` already: no link leads
+            out of them, so nothing else is looked at.
+
+        Returns
+        -------
+        list of int
+            One row of each component that changed.
+        """
+        self._reserve()
+        self._parent[rows] = rows
+        if wider is not None:
+            merges = self._join_inside(rows, wider)
+        elif self.threshold <= -1.0:
+            merges = self._unite(int(rows[0]), self._table.rows)
+        elif len(rows) < _MANY:
+            merges = [merge for row in rows for merge in self._neighbours(int(row))]
+        else:
+            merges = self._join(rows, self._table.rows)
+        self._merge(merges)
+        return sorted({int(self._parent[row]) for row in rows})
+
+    def remove(self, rows: IntArray) -> list[int]:
+        """Leave out rows and find out whether their components hold together.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            Rows that the table still holds.
+
+        Returns
+        -------
+        list of int
+            One row of each component that is left of those that held the rows.
+        """
+        pieces: list[int] = []
+        for root in sorted({int(self._parent[row]) for row in rows}):
+            members = self.members(root)
+            self._members.pop(root, None)
+            left = np.setdiff1d(members, rows, assume_unique=True)
+            self._parent[left] = left
+            if len(left):
+                self._merge(self._reconnect(left))
+                pieces += sorted({int(self._parent[row]) for row in left})
+        return pieces
+
+    def _reserve(self) -> None:
+        size = len(self._table.X)
+        if size > len(self._parent):
+            grown = np.arange(max(size, 2 * len(self._parent)), dtype=np.int64)
+            grown[: len(self._parent)] = self._parent
+            self._parent = grown
+
+    def _neighbours(self, row: int) -> list[tuple[int, int]]:
+        linked = self._index.within(self._table.X[row], self.threshold)
+        return self._unite(row, linked)
+
+    def _unite(self, row: int, linked: IntArray) -> list[tuple[int, int]]:
+        merges = []
+        for other in linked:
+            a, b = find(self._parent, row), find(self._parent, int(other))
+            if a != b:
+                self._parent[b] = a
+                merges.append((int(a), int(b)))
+        return merges
+
+    def _join(self, rows: IntArray, among: IntArray) -> list[tuple[int, int]]:
+        right = np.concatenate([rows, np.setdiff1d(among, rows)])
+        return join(self._table.X, rows, right, self.threshold, self._parent)
+
+    def _join_inside(self, rows: IntArray, wider: Components) -> list[tuple[int, int]]:
+        merges: list[tuple[int, int]] = []
+        roots = wider._parent[rows]
+        for root in np.unique(roots):
+            members = wider.members(int(root))
+            if len(members) > 1:
+                merges += self._join(rows[roots == root], members)
+        return merges
+
+    def _reconnect(self, left: IntArray) -> list[tuple[int, int]]:
+        if self.threshold <= -1.0:
+            return self._unite(int(left[0]), left)
+        merges = self._walk(left) if len(left) > _SMALL else []
+        roots = {find(self._parent, int(row)) for row in left} if merges else {-1, -2}
+        if len(roots) == 1:
+            return merges
+        return merges + join(self._table.X, left, left, self.threshold, self._parent)
+
+    def _walk(self, left: IntArray) -> list[tuple[int, int]]:
+        X: Float32Array = self._table.X
+        merges: list[tuple[int, int]] = []
+        frontier, unseen = [int(left[0])], left[1:]
+        for _ in range(_WALK):
+            if not frontier or not len(unseen):
+                break
+            row = frontier.pop()
+            near = dot_at_least(X[unseen], X[row], self.threshold)
+            merges += self._unite(row, unseen[near])
+            frontier.extend(int(other) for other in unseen[near])
+            unseen = unseen[~near]
+        return merges
+
+    def _merge(self, merges: list[tuple[int, int]]) -> None:
+        parts: dict[int, list[IntArray]] = {}
+        for a, b in merges:
+            for root in (a, b):
+                if root not in parts:
+                    members = self._members.pop(root, None)
+                    parts[root] = [np.array([root])] if members is None else [members]
+            parts[a] += parts.pop(b)
+        for root, pieces in parts.items():
+            self._members[root] = np.sort(np.concatenate(pieces))
+            self._parent[self._members[root]] = root

@@ -1,0 +1,187 @@
+"""Exact links between many vectors, without looking at every coordinate of every pair.
+
+For vectors split into a prefix and a rest, ``x.y <= x1.y1 + |x2||y2|``. The bound is
+one inner product of the prefixes with the norm of the rest appended, so a float32
+matrix product rules out most pairs. What is left is computed in float64, and only
+for pairs that are not yet known to be connected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forgetmem.arrays import Float32Array, IntArray
+from forgetmem.distances import DOT_ERROR, dot_at_least
+from forgetmem.index import float32_error
+from forgetmem.jit import compiled
+
+_PREFIX = 128
+_LEFT = 512
+_RIGHT = 8192
+
+
+@compiled
+def find(parent: IntArray, row: int) -> int:
+    """Return the root of `row`, shortening the way to it.
+
+    Parameters
+    ----------
+    parent : ndarray of int64
+        A forest: roots point at themselves.
+    row : int
+
+    Returns
+    -------
+    int
+        The root.
+    """
+    while parent[row] != row:
+        parent[row] = parent[parent[row]]
+        row = parent[row]
+    return row
+
+
+@compiled
+def _link_block(
+    bounds: Float32Array,
+    X: Float32Array,
+    left: IntArray,
+    right: IntArray,
+    threshold: float,
+    slack: float,
+    parent: IntArray,
+    merges: IntArray,
+    unsure: IntArray,
+) -> tuple[int, int]:
+    merged = 0
+    doubtful = 0
+    d = X.shape[1]
+    whole = d - d % 8
+    cut = np.float32(threshold - slack)
+    for i in range(len(left)):
+        a = left[i]
+        for j in range(len(right)):
+            if bounds[i, j] < cut:
+                continue
+            b = right[j]
+            root_a = find(parent, a)
+            root_b = find(parent, b)
+            if root_a == root_b:
+                continue
+            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+            for t in range(0, whole, 8):
+                s0 += np.float64(X[a, t]) * np.float64(X[b, t])
+                s1 += np.float64(X[a, t + 1]) * np.float64(X[b, t + 1])
+                s2 += np.float64(X[a, t + 2]) * np.float64(X[b, t + 2])
+                s3 += np.float64(X[a, t + 3]) * np.float64(X[b, t + 3])
+                s4 += np.float64(X[a, t + 4]) * np.float64(X[b, t + 4])
+                s5 += np.float64(X[a, t + 5]) * np.float64(X[b, t + 5])
+                s6 += np.float64(X[a, t + 6]) * np.float64(X[b, t + 6])
+                s7 += np.float64(X[a, t + 7]) * np.float64(X[b, t + 7])
+            value = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
+            for t in range(whole, d):
+                value += np.float64(X[a, t]) * np.float64(X[b, t])
+            if value >= threshold + DOT_ERROR:
+                parent[root_b] = root_a
+                merges[merged, 0] = root_a
+                merges[merged, 1] = root_b
+                merged += 1
+            elif value >= threshold - DOT_ERROR:
+                unsure[doubtful % len(unsure), 0] = a
+                unsure[doubtful % len(unsure), 1] = b
+                doubtful += 1
+    return merged, doubtful
+
+
+def _bounding(X: Float32Array) -> Float32Array:
+    if X.shape[1] <= _PREFIX + 1:
+        return X
+    rest = X[:, _PREFIX:].astype(np.float64)
+    norms = np.sqrt((rest * rest).sum(axis=1))
+    return np.column_stack([X[:, :_PREFIX], norms.astype(np.float32)])
+
+
+def join(
+    X: Float32Array,
+    left: IntArray,
+    right: IntArray,
+    threshold: float,
+    parent: IntArray,
+) -> list[tuple[int, int]]:
+    """Unite the trees of all linked pairs of one left and one right row.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d), float32, C-contiguous
+        Vectors of norm at most about 1.
+    left, right : ndarray of int64
+        Rows of `X`. Where both hold the same rows, each pair is looked at once if
+        `left` is a leading part of `right`.
+    threshold : float
+        Two rows are linked if their inner product is at least this, decided exactly.
+    parent : ndarray of int64
+        A forest over the rows; changed in place.
+
+    Returns
+    -------
+    list of (int, int)
+        The roots that were united, in order: the second now hangs under the first.
+    """
+    merges: list[tuple[int, int]] = []
+    same = len(left) > 0 and np.array_equal(left, right[: len(left)])
+    slack = float32_error(X.shape[1])
+    starts = range(0, len(right), _RIGHT)
+    boundings = [_bounding(X[right[start : start + _RIGHT]]) for start in starts]
+    for first in range(0, len(left), _LEFT):
+        rows = left[first : first + _LEFT]
+        bounding = _bounding(X[rows])
+        for start, others in zip(starts, boundings, strict=True):
+            if same and start + len(others) <= first:
+                continue
+            bounds = bounding @ others.T
+            columns = right[start : start + len(others)]
+            merges += _link(bounds, X, rows, columns, threshold, slack, parent)
+    return merges
+
+
+def _link(
+    bounds: Float32Array,
+    X: Float32Array,
+    left: IntArray,
+    right: IntArray,
+    threshold: float,
+    slack: float,
+    parent: IntArray,
+) -> list[tuple[int, int]]:
+    united = np.empty((len(left) + len(right), 2), dtype=np.int64)
+    unsure = np.empty((4096, 2), dtype=np.int64)
+    merged, doubtful = _link_block(
+        bounds, X, left, right, threshold, slack, parent, united, unsure
+    )
+    merges = [(int(a), int(b)) for a, b in united[:merged]]
+    if doubtful <= len(unsure):
+        return merges + _settle(X, unsure[:doubtful], threshold, parent)
+    for a in left:  # too many exact ties to keep: decide this block row by row
+        linked = right[dot_at_least(X[right], X[a], threshold)]
+        pairs = np.column_stack([np.full(len(linked), a), linked])
+        merges += _unite(pairs, parent)
+    return merges
+
+
+def _settle(
+    X: Float32Array, pairs: IntArray, threshold: float, parent: IntArray
+) -> list[tuple[int, int]]:
+    linked = [
+        pair for pair in pairs if dot_at_least(X[pair[:1]], X[pair[1]], threshold)[0]
+    ]
+    return _unite(np.array(linked, dtype=np.int64).reshape(-1, 2), parent)
+
+
+def _unite(pairs: IntArray, parent: IntArray) -> list[tuple[int, int]]:
+    merges = []
+    for a, b in pairs:
+        root_a, root_b = find(parent, a), find(parent, b)
+        if root_a != root_b:
+            parent[root_b] = root_a
+            merges.append((int(root_a), int(root_b)))
+    return merges

@@ -1,0 +1,211 @@
+"""The grouping and the weights are functions of the set of vectors."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from forgetmem.groups import Grouping, GroupWeights, Role
+from forgetmem.groups.components import Components
+from forgetmem.index import VectorTable
+
+
+def key_of(vector: np.ndarray) -> bytes:
+    """Return a uniform key of a vector."""
+    return hashlib.sha256(vector.tobytes()).digest()[:16]
+
+
+def clustered(
+    n_clusters: int, size: int, d: int, noise: float, seed: int
+) -> np.ndarray:
+    """Make unit vectors in clusters, and as many single ones as clusters."""
+    rng = np.random.default_rng(seed)
+    X = np.repeat(rng.standard_normal((n_clusters, d)), size, axis=0)
+    X = X + noise * rng.standard_normal(X.shape)
+    X = np.concatenate([X, rng.standard_normal((n_clusters, d))])
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+
+
+class Groups:
+    """Vectors with their grouping and weights, changed step by step."""
+
+    def __init__(
+        self, d: int, link: float = 0.9, max_group: int | None = 512, C: float = 1.0
+    ) -> None:
+        self.table = VectorTable(d)
+        self.keys: list[bytes] = []
+        self.grouping = Grouping(self.table, self.keys, link, max_group)
+        self.weights = GroupWeights(self.table, 8.0, C, 1e-8)
+
+    def add(self, vectors: np.ndarray) -> np.ndarray:
+        """Add vectors and solve what changed."""
+        rows = self.table.add(vectors)
+        self.keys.extend([b""] * (len(self.table.X) - len(self.keys)))
+        for row, vector in zip(rows.tolist(), vectors, strict=True):
+            self.keys[row] = key_of(vector)
+        self.weights.solve(self.grouping.add(rows)[0])
+        return rows
+
+    def remove(self, rows: np.ndarray) -> None:
+        """Remove rows and solve what changed."""
+        changed, _ = self.grouping.remove(rows)
+        self.weights.clear(rows)
+        self.table.remove(rows)
+        for row in rows.tolist():
+            self.keys[row] = b""
+        self.weights.solve(changed)
+
+    def state(self) -> dict[bytes, tuple[object, ...]]:
+        """Return labels, group, weight and role by key."""
+        return {
+            self.keys[row]: (
+                self.grouping.labels(np.array([row]))[0],
+                sorted(self.keys[other] for other in self.grouping.group(row)),
+                float(self.weights.weight[row]),
+                int(self.weights.role[row]),
+            )
+            for row in self.table.rows.tolist()
+        }
+
+
+def truth(X: np.ndarray, threshold: float) -> set[frozenset[int]]:
+    """Find connected components by brute force."""
+    cosines = X.astype(np.float64) @ X.T.astype(np.float64)
+    label = list(range(len(X)))
+    for a in range(len(X)):
+        for b in range(a):
+            if cosines[a, b] >= threshold and label[a] != label[b]:
+                old, new = label[a], label[b]
+                label = [new if one == old else one for one in label]
+    return {
+        frozenset(i for i, one in enumerate(label) if one == name)
+        for name in set(label)
+    }
+
+
+CASES = [
+    pytest.param(0.9, 512, 1.0, id="whole"),
+    pytest.param(0.9, 8, 1.0, id="divided"),
+    pytest.param(0.5, 20, 1.0, id="loose"),
+    pytest.param(-1.0, None, 1.0, id="one group"),
+    pytest.param(-1.0, 16, 1.0, id="one component, divided"),
+    pytest.param(0.9, 512, 0.2, id="soft margin"),
+]
+
+
+@pytest.mark.parametrize(("link", "max_group", "C"), CASES)
+def test_state_is_a_function_of_the_set(
+    link: float, max_group: int | None, C: float
+) -> None:
+    """Any order of adding and removing ends in the state of a fresh build."""
+    X = clustered(12, 12, 16, 0.15, 0)
+    rng = np.random.default_rng(1)
+    walked = Groups(16, link, max_group, C)
+    for part in np.array_split(rng.permutation(len(X)), 23):
+        walked.add(X[part])
+    for part in np.array_split(rng.permutation(walked.table.rows)[:90], 25):
+        walked.remove(part)
+    survivors = walked.table.X[walked.table.rows]
+    fresh = Groups(16, link, max_group, C)
+    fresh.add(survivors[rng.permutation(len(survivors))])
+    assert walked.state() == fresh.state()
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize("chunks", [1, 40])
+def test_components_match_brute_force(threshold: float, chunks: int) -> None:
+    """Components are those of the graph of all pairs, in bulk and one by one."""
+    X = clustered(6, 8, 8, 0.25, 3)
+    table = VectorTable(8)
+    components = Components(table, threshold)
+    for part in np.array_split(X, chunks):
+        if len(part):
+            components.add(table.add(part))
+    found = {frozenset(components.members(row).tolist()) for row in range(len(X))}
+    assert found == truth(X, threshold)
+
+
+def test_long_chain_splits_where_it_is_cut() -> None:
+    """Removing a link of a chain leaves two components, also beyond the short way."""
+    angles = np.arange(1500) * 0.004
+    X = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    table = VectorTable(2)
+    components = Components(table, float(np.cos(0.006)))
+    components.add(table.add(X))
+    assert len(components.members(0)) == 1500
+    components.remove(np.array([700]))
+    sizes = {len(components.members(0)), len(components.members(1400))}
+    assert sizes == {700, 799}
+
+
+def test_large_dense_component_stays_one() -> None:
+    """Removing from a dense component walks a few members, and keeps it whole."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal(32) + 0.05 * rng.standard_normal((3000, 32))
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    groups = Groups(32)
+    groups.add(X)
+    rows = groups.table.rows
+    groups.remove(rows[:2])
+    assert len(groups.grouping.components.members(5)) == 2998
+    assert max(len(rows) for rows in groups.grouping.groups()) <= 512
+
+
+def test_restore_takes_over_what_was_stored() -> None:
+    """Labels bring back the same groups without joining."""
+    X = clustered(10, 10, 16, 0.15, 5)
+    for max_group in (6, 512, None):
+        first, second = Groups(16, 0.9, max_group), Groups(16, 0.9, max_group)
+        rows = first.add(X)
+        labels = first.grouping.labels(rows)
+        second.table.add(X)
+        second.keys.extend(first.keys)
+        second.grouping.restore(rows, [a for a, _ in labels], [b for _, b in labels])
+        second.weights.restore(rows, first.weights.weight, first.weights.role)
+        assert second.state() == first.state()
+        first.remove(rows[3:20])
+        second.remove(rows[3:20])
+        assert second.state() == first.state()
+
+
+def test_single_vector_has_weight_one() -> None:
+    """Nothing resembles it: its weight is 1 / (1 + ridge), on the margin."""
+    groups = Groups(4)
+    groups.add(np.eye(4, dtype=np.float32)[:1])
+    assert groups.weights.weight[0] == 1.0 / (1.0 + 1e-8)
+    assert groups.weights.role[0] == Role.MARGIN
+
+
+def test_smoothed_weight_is_one_at_the_support() -> None:
+    """By KKT each neighbourhood carries one unit, and reserve rows at least one."""
+    X = clustered(5, 15, 12, 0.15, 7)
+    groups = Groups(12)
+    groups.add(X)
+    checked = 0
+    for rows in groups.grouping.groups():
+        V = groups.table.X[rows].astype(np.float64)
+        d2 = ((V[:, None] - V[None]) ** 2).sum(axis=2)
+        smoothed = np.exp(-8.0 * d2) @ groups.weights.weight[rows]
+        support = groups.weights.role[rows] != Role.RESERVE
+        assert np.allclose(smoothed[support], 1.0, atol=1e-7)
+        assert (smoothed[~support] >= 1.0 - 1e-12).all()
+        checked += len(rows)
+    assert checked >= 50
+    assert (groups.weights.role == Role.RESERVE).any()
+
+
+def test_exact_ties_at_the_threshold_are_decided_alike() -> None:
+    """Pairs exactly at the threshold are all linked, in bulk and singly."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((120, 8), dtype=np.float32)
+    for row in X:
+        row[rng.choice(8, 4, replace=False)] = rng.choice([-0.5, 0.5], 4)
+    X = np.unique(X, axis=0)
+    for threshold in (0.25, 0.5, 0.75):
+        bulk, single = Groups(8, threshold), Groups(8, threshold)
+        bulk.add(X)
+        for x in X:
+            single.add(x[np.newaxis])
+        assert bulk.state() == single.state()
