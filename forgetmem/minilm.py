@@ -67,13 +67,20 @@ class MiniLMEmbedder:
         return self._loaded().overlong(texts)
 
     def _loaded(self) -> BertEncoder:
-        with self._lock:
+        with self._lock.current:
             if self._encoder is None:
-                self._encoder = BertEncoder(_packaged_folder() or _hub_folder())
+                self._encoder = BertEncoder(packaged_folder() or _hub_folder())
             return self._encoder
 
 
-def _packaged_folder() -> Path | None:
+def packaged_folder() -> Path | None:
+    """Find the installed weights, without running the package that carries them.
+
+    Returns
+    -------
+    path or None
+        The folder of the model; None if the extra is not installed.
+    """
     found = importlib.util.find_spec(_PACKAGE)
     if found is None or not found.submodule_search_locations:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +45,10 @@ class SentenceTransformerEmbedder:
     ) -> None:
         self._lock = ForkSafeLock()
         self._device = device
-        self._model: SentenceTransformer | None = None
         self._dimension: int | None = None
-        if isinstance(model, str | Path):
-            self._source = str(model)
-        else:
-            self._source = _source_of(model)
-            self._model = model
-        self._name = name or _model_name(self._source)
+        self._source = str(model) if isinstance(model, str | Path) else ""
+        self._model = None if isinstance(model, str | Path) else model
+        self._name = name or _model_name(self._source or _source_of(model))
 
     @property
     def name(self) -> str:
@@ -119,7 +116,7 @@ class SentenceTransformerEmbedder:
         tokenizer = getattr(model, "tokenizer", None)
         if not isinstance(window, int) or not callable(tokenizer):
             return []
-        with self._lock:
+        with self._lock.current:
             return [
                 position
                 for position, text in enumerate(texts)
@@ -132,7 +129,7 @@ class SentenceTransformerEmbedder:
         encode = getattr(model, method, model.encode)
 
         def alone(text: str) -> Any:
-            with self._lock:
+            with self._lock.current:
                 return encode([text], show_progress_bar=False)[0]
 
         if not texts:
@@ -140,15 +137,15 @@ class SentenceTransformerEmbedder:
         return np.stack(list(map_alone(alone, texts)))
 
     def _loaded(self) -> SentenceTransformer:
-        with self._lock:
+        with self._lock.current:
             if self._model is None:
                 self._model = _load_model(self._source, self._device)
             return self._model
 
 
-def _source_of(model: SentenceTransformer) -> str:
+def _source_of(model: object) -> str:
     """Return the name or folder that a loaded model came from."""
-    transformer = model.transformers_model
+    transformer = getattr(model, "transformers_model", None)
     source = "" if transformer is None else transformer.config._name_or_path
     if not source:
         raise InvalidInputError(
@@ -170,12 +167,18 @@ def _model_name(source: str) -> str:
 
 
 def _load_model(source: str, device: str) -> SentenceTransformer:
+    from huggingface_hub import snapshot_download, try_to_load_from_cache
     from sentence_transformers import SentenceTransformer
 
     folder = Path(source).expanduser()
     if folder.is_dir():
         return SentenceTransformer(str(folder), device=device, local_files_only=True)
     try:
+        if isinstance(try_to_load_from_cache(source, "modules.json"), str):
+            with contextlib.suppress(OSError):  # an incomplete copy: fetch the rest
+                return SentenceTransformer(source, device=device, local_files_only=True)
+        # Fails at once without a network; the library tries for over a minute.
+        snapshot_download(source, allow_patterns="*.json")
         return SentenceTransformer(source, device=device)
     except Exception as error:
         raise EmbeddingError(

@@ -95,7 +95,15 @@ def map_alone(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
 
 
 class ForkSafeLock:
-    """A reentrant lock that is open in a forked child, whoever held it before."""
+    """A reentrant lock that is open in a forked child, whoever held it before.
+
+    Use it as ``with lock.current:``, so that what is released is what was taken.
+
+    Attributes
+    ----------
+    current : RLock
+        The lock of this process.
+    """
 
     def __init__(self) -> None:
         self.open()
@@ -103,13 +111,7 @@ class ForkSafeLock:
 
     def open(self) -> None:
         """Replace the lock by a fresh one."""
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+        self.current = threading.RLock()
 
 
 def _open_locks() -> None:
