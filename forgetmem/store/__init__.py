@@ -6,15 +6,19 @@ or a label means.
 
 from forgetmem.store.codec import StoredAtom, StoredRecord, atom_key, record_content
 from forgetmem.store.digest import DigestTree, leaf, settings_digest
+from forgetmem.store.needles import needles_of
 from forgetmem.store.sqlite import SQLiteStore
+from forgetmem.store.structure import StructureReport
 
 __all__ = [
     "DigestTree",
     "SQLiteStore",
     "StoredAtom",
     "StoredRecord",
+    "StructureReport",
     "atom_key",
     "leaf",
+    "needles_of",
     "record_content",
     "settings_digest",
 ]

@@ -23,11 +23,15 @@ from forgetmem.errors import (
     StoreError,
 )
 from forgetmem.store import schema
-from forgetmem.store.files import HeldFile, inode_of
+from forgetmem.store.creation import COUNTER
+from forgetmem.store.files import HeldFile, Inode, inode_of
 
 if TYPE_CHECKING:
     import sqlite3
 
+Stamp = tuple[Inode, int]
+
+_ROOTS = "SELECT name, rootpage FROM sqlite_master"
 _BUSY, _LOCKED = 5, 6
 _RAM_PRAGMAS = ("secure_delete", "temp_store")
 _DAMAGED = {11: "its pages are damaged", 26: "it is no SQLite file"}
@@ -72,6 +76,7 @@ class Connection:
         self.path = path
         self.pid = os.getpid()
         self.held: HeldFile | None = None
+        self.replaced_by: Inode | None = None
         self._driver = driver
         self._raw: sqlite3.Connection | None = None
         try:
@@ -110,7 +115,7 @@ class Connection:
         target = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
         while True:
             try:
-                self.held = HeldFile(path)
+                self.held = HeldFile(path, writable=not read_only)
             except OSError as error:
                 raise StoreError(
                     f"cannot open the memory at {path}: {error.strerror}"
@@ -278,6 +283,65 @@ class Connection:
         found = self.rows(sql, parameters)
         return found[0][0] if found else None
 
+    def roots(self) -> dict[str, int]:
+        """Return the root page of each table.
+
+        Returns
+        -------
+        dict of str to int
+            Of the schema's own table too.
+        """
+        rows = self.rows(_ROOTS)
+        return {**dict(rows), "sqlite_schema": 1}
+
+    def roots_of(self, path: str) -> dict[str, int]:
+        """Return the root page of each table of another file.
+
+        Parameters
+        ----------
+        path : str
+            A database that nobody has open.
+
+        Returns
+        -------
+        dict of str to int
+            Of the schema's own table too.
+        """
+        target = f"file:{quote(os.fsencode(path))}?immutable=1"
+        with self._translated():
+            other = self._driver.connect(target, uri=True)
+            try:
+                rows = list(other.execute(_ROOTS))
+            finally:
+                other.close()
+        return {**dict(rows), "sqlite_schema": 1}
+
+    def image(self) -> bytes:
+        """Return the bytes of a memory in RAM.
+
+        Returns
+        -------
+        bytes
+            As its file would be.
+        """
+        with self._translated():
+            return self.raw.serialize()
+
+    def load(self, image: bytes | bytearray) -> None:
+        """Replace the tables in RAM.
+
+        Parameters
+        ----------
+        image : bytes
+            What `image` returned, or a changed copy.
+        """
+        with self._translated():
+            # Copied, because a deserialized database could not outgrow 1 GB.
+            source = self._driver.connect(":memory:")
+            source.deserialize(bytes(image))
+            source.backup(self.raw)
+            source.close()
+
     def is_current(self) -> bool:
         """Tell whether the path still names the file that this connection has open.
 
@@ -299,6 +363,19 @@ class Connection:
                 f"the memory at {self.path} was moved or removed while it was open"
             )
         return inode == self.held.inode
+
+    def stamp(self) -> Stamp:
+        """Return which file is open, and how often it was changed.
+
+        Returns
+        -------
+        tuple of ((int, int), int)
+            Inode and change counter; of the new file, once this one was replaced.
+        """
+        assert self.held is not None
+        if self.replaced_by is not None:
+            return self.replaced_by, COUNTER
+        return self.held.inode, int.from_bytes(self.held.read(4, 24), "big")
 
     def close(self) -> None:
         """Close the connection, then the descriptor for raw reads.

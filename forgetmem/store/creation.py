@@ -10,14 +10,20 @@ import contextlib
 import os
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from forgetmem.errors import StoreError
 from forgetmem.store import schema
-from forgetmem.store.files import sync_file, sync_folder
+from forgetmem.store.files import HeldFile, sync_folder
 
-#: Header fields that count changes: (offset, value) of the file change counter, the
-#: schema cookie and version-valid-for. Set alike in each file that is put into place.
-_COUNTERS = ((24, 1), (40, 1), (92, 1))
+if TYPE_CHECKING:
+    from forgetmem.store.structure import Target
+
+#: The change counter of each file that is put into place.
+COUNTER = 1
+
+#: Where the header keeps counters: changes, the schema's cookie, version-valid-for.
+_COUNTERS = (24, 40, 92)
 
 
 def create_file(path: str, driver: ModuleType) -> None:
@@ -39,8 +45,10 @@ def create_file(path: str, driver: ModuleType) -> None:
     try:
         draft.unlink(missing_ok=True)
         _build(draft, driver)
-        set_counters(str(draft))
-        sync_file(str(draft))
+        file = HeldFile(str(draft), writable=True)
+        set_counters(file)
+        file.sync()
+        file.close()
         _link(draft, path)
         sync_folder(path)
     except (OSError, driver.Error) as error:
@@ -71,15 +79,13 @@ def _link(draft: Path, path: str) -> None:
             draft.rename(path)
 
 
-def set_counters(path: str) -> None:
+def set_counters(target: Target) -> None:
     """Set the header's counters, which otherwise tell of a file's history.
 
     Parameters
     ----------
-    path : str
+    target : Target
         A database file that no connection has open.
     """
-    with Path(path).open("r+b") as file:
-        for offset, value in _COUNTERS:
-            file.seek(offset)
-            file.write(value.to_bytes(4, "big"))
+    for offset in _COUNTERS:
+        target.write(COUNTER.to_bytes(4, "big"), offset)

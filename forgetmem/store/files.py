@@ -16,10 +16,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetmem.store.schema import APPLICATION_ID
+
+MAGIC = b"SQLite format 3\x00"
+
 Inode = tuple[int, int]
 
 _guard = threading.Lock()
-_descriptors: dict[Inode, list[int]] = {}
+_descriptors: dict[Inode, dict[bool, list[int]]] = {}
 _holders: dict[Inode, int] = {}
 
 
@@ -44,25 +48,29 @@ def inode_of(path: str) -> Inode | None:
 
 
 class HeldFile:
-    """A descriptor for raw reads that outlives every connection to the file.
+    """A descriptor for raw access that outlives every connection to the file.
 
     Parameters
     ----------
     path : str
         The file, which must exist.
+    writable : bool
+        Whether `write` and `truncate` will be called.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, writable: bool = False) -> None:
         with _guard:
             inode = inode_of(path)
-            if inode is None or inode not in _descriptors:
-                fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            if inode is None or not _descriptors.get(inode, {}).get(writable):
+                mode = os.O_RDWR if writable else os.O_RDONLY
+                fd = os.open(path, mode | getattr(os, "O_CLOEXEC", 0))
                 found = os.fstat(fd)
                 inode = found.st_dev, found.st_ino
-                _descriptors.setdefault(inode, []).append(fd)
+                fds = _descriptors.setdefault(inode, {False: [], True: []})
+                fds[writable].append(fd)
             _holders[inode] = _holders.get(inode, 0) + 1
             self.inode: Inode = inode
-            self._fd = _descriptors[inode][0]
+            self._fd = _descriptors[inode][writable][0]
         self._open = True
 
     def size(self) -> int:
@@ -108,7 +116,7 @@ class HeldFile:
         while True:
             count = 0
             while count < size:
-                got = os.preadv(self._fd, [memoryview(buffer)[count:]], offset + count)
+                got = os.preadv(self._fd, [buffer.data[count:]], offset + count)
                 if not got:
                     break
                 count += got
@@ -117,6 +125,35 @@ class HeldFile:
             if count < size:
                 return
             offset += count
+
+    def write(self, data: bytes, offset: int) -> None:
+        """Overwrite bytes in place.
+
+        Parameters
+        ----------
+        data : bytes
+            The new ones.
+        offset : int
+            Where they go.
+        """
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(self._fd, view, offset)
+            view, offset = view[count:], offset + count
+
+    def truncate(self, size: int) -> None:
+        """Cut off what stands past the end.
+
+        Parameters
+        ----------
+        size : int
+            Bytes to keep.
+        """
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """Write the bytes through to the disk."""
+        os.fsync(self._fd)
 
     def close(self) -> None:
         """Let go; the last holder in the process closes the descriptor."""
@@ -127,8 +164,12 @@ class HeldFile:
             _holders[self.inode] -= 1
             if not _holders[self.inode]:
                 del _holders[self.inode]
-                for fd in _descriptors.pop(self.inode):
-                    os.close(fd)
+                _close_all(_descriptors.pop(self.inode))
+
+
+def _close_all(fds: dict[bool, list[int]]) -> None:
+    for fd in fds[False] + fds[True]:
+        os.close(fd)
 
 
 def _forget_after_fork() -> None:
@@ -136,8 +177,7 @@ def _forget_after_fork() -> None:
     global _guard
     _guard = threading.Lock()
     for fds in _descriptors.values():
-        for fd in fds:
-            os.close(fd)
+        _close_all(fds)
     _descriptors.clear()
     _holders.clear()
 
@@ -146,8 +186,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-def siblings(path: str) -> list[Path]:
-    """Return the files whose name is the memory's name, a dash and more.
+def side_files(path: str) -> list[Path]:
+    """Return the files beside a memory that belong to it by their names.
 
     Parameters
     ----------
@@ -157,48 +197,51 @@ def siblings(path: str) -> list[Path]:
     Returns
     -------
     list of Path
-        Sorted; journals, leftovers and whatever else stands beside.
+        Sorted: journals, leftovers, and whatever else bears the memory's name, a dash
+        and more, but not other memories and their side files.
     """
     file = Path(path)
-    return sorted(
+    found = sorted(
         Path(entry.path)
         for entry in os.scandir(file.parent)
         if entry.name.startswith(f"{file.name}-")
     )
+    others = [f"{side}-" for side in found if _is_memory(path, side)]
+    return [
+        side
+        for side in found
+        if f"{side}-" not in others
+        and not any(str(side).startswith(other) for other in others)
+    ]
 
 
-def is_leftover(path: str, sibling: Path) -> bool:
-    """Tell whether a file beside a memory was left by a process that was killed.
+def _is_memory(path: str, side: Path) -> bool:
+    """Tell whether a file beside a memory is another memory."""
+    if is_ours(path, side) or not side.is_file():
+        return False
+    with side.open("rb") as file:
+        head = file.read(72)
+    return head[:16] == MAGIC and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def is_ours(path: str, side: Path) -> bool:
+    """Tell whether SQLite or we may have written a file beside a memory.
 
     Parameters
     ----------
     path : str
         The memory's file.
-    sibling : Path
-        One of its `siblings`.
+    side : Path
+        A file beside it.
 
     Returns
     -------
     bool
-        True for unfinished compactions and creations and for their journals.
+        True for journals, and for unfinished creations and compactions.
     """
-    rest = sibling.name.removeprefix(Path(path).name)
-    return rest.startswith(("-compact", "-create"))
-
-
-def sync_file(path: str) -> None:
-    """Write a file's bytes through to the disk.
-
-    Parameters
-    ----------
-    path : str
-        A file that no connection of this process has open.
-    """
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    rest = side.name.removeprefix(Path(path).name)
+    journals = ("-journal", "-wal", "-shm")
+    return rest in journals or rest.startswith(("-compact", "-create"))
 
 
 def sync_folder(path: str) -> None:

@@ -4,26 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TypeVar
 
-from forgetmem.errors import StoreError
-from forgetmem.store.connection import Connection, load_driver
-from forgetmem.store.creation import create_file, set_counters
-from forgetmem.store.files import (
-    inode_of,
-    is_leftover,
-    siblings,
-    sync_file,
-    sync_folder,
+from forgetmem.errors import CorruptStoreError, ErasureError, StoreBusyError, StoreError
+from forgetmem.store.connection import Connection, Stamp, load_driver
+from forgetmem.store.creation import create_file
+from forgetmem.store.erasure import (
+    Look,
+    look,
+    mend_in_place,
+    remove_side_files,
+    rewrite,
+    rewrite_ram,
 )
+from forgetmem.store.files import inode_of
+from forgetmem.store.integrity import check_rows, root_of
+from forgetmem.store.structure import StructureReport
 from forgetmem.store.transaction import ReadTransaction, WriteTransaction
 
+Version = tuple[int, int]
 Transaction = TypeVar("Transaction", bound=ReadTransaction)
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An erasure that left bytes behind.
+
+    Attributes
+    ----------
+    store : SQLiteStore
+        The store, which must still be open.
+    needles : dict of str to bytes
+        What must not be found; kept out of the `repr`, because it is content.
+    """
+
+    store: SQLiteStore
+    needles: dict[str, bytes] = field(repr=False)
+
+    def retry(self) -> None:
+        """Clean again; raises `ErasureError` if bytes are still left."""
+        self.store.clean(self.needles)
 
 
 class SQLiteStore:
@@ -86,6 +111,8 @@ class SQLiteStore:
         if self.path is not None:
             self._prepare(self.path)
         self._open()
+        if self.path is not None:
+            self._recover()
 
     def _prepare(self, path: str) -> None:
         """Create the file if there is none; find out whether it can be written."""
@@ -96,6 +123,22 @@ class SQLiteStore:
         folder = Path(path).parent
         if not (os.access(path, os.W_OK) and os.access(folder, os.W_OK)):
             self.read_only = True
+
+    def _recover(self) -> None:
+        """Clean up what a killed process left; give way where others are at work."""
+        try:
+            self._current().execute("PRAGMA busy_timeout=0")
+            if not self.read_only:
+                self.clean()
+            elif damage := self._look({}).layout.damage:
+                raise CorruptStoreError(f"{self.path} is damaged: {damage[0]}")
+        except (ErasureError, StoreBusyError):
+            pass
+        except BaseException:
+            self.close()
+            raise
+        timeout = round(1000 * self.timeout)
+        self._current().execute(f"PRAGMA busy_timeout={timeout}")
 
     def _open(self) -> Connection:
         self._connection = Connection(
@@ -124,7 +167,7 @@ class SQLiteStore:
             connection = None
         return connection or self._open()
 
-    def _begin(self, statement: str) -> Connection:
+    def _begin(self, statement: str, *, lasting: bool = False) -> Connection:
         """Begin a transaction on the file that the path names now.
 
         A compaction replaces the file while it holds an exclusive lock on the old one.
@@ -132,6 +175,8 @@ class SQLiteStore:
         """
         while True:
             connection = self._current()
+            if lasting:
+                connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute(statement)
             try:
                 connection.scalar("PRAGMA data_version")
@@ -213,8 +258,7 @@ class SQLiteStore:
             If the store is read-only, or the disk is full; nothing was changed.
         """
         with self._lock:
-            if self._tx is not None:
-                raise StoreError("a transaction is open; end it before you write")
+            self._check_idle()
             self._check_writable()
             with self._transaction("BEGIN IMMEDIATE", WriteTransaction) as tx:
                 yield tx
@@ -226,13 +270,13 @@ class SQLiteStore:
                 "folder cannot be written); nothing was changed"
             )
 
-    def version(self) -> Hashable:
+    def version(self) -> Version:
         """Return a value that changes when anyone else has changed the file.
 
         Returns
         -------
-        hashable
-            Equal before and after this store's own changes.
+        tuple of (int, int)
+            Hashable; equal before and after this store's own changes.
         """
         with self._lock:
             if self._tx is None:
@@ -244,51 +288,172 @@ class SQLiteStore:
                 connection = self._current()
             return self._epoch, connection.scalar("PRAGMA data_version") - self._base
 
-    def compact(self) -> None:
-        """Write the file anew as a function of its records; drop certificates."""
+    def check_structure(self) -> StructureReport:
+        """Account for every byte of every file of the memory.
+
+        Returns
+        -------
+        StructureReport
+            Findings name pages and files, never what the bytes say.
+
+        Raises
+        ------
+        StoreBusyError
+            If a writer holds the file for longer than the timeout.
+        """
+        return self._look({}).report
+
+    def find(self, needles: Mapping[str, bytes]) -> list[str]:
+        """Look for byte strings outside live cells, in every file of the memory.
+
+        Parameters
+        ----------
+        needles : mapping of str to bytes
+            By label; those shorter than 12 bytes are passed over.
+
+        Returns
+        -------
+        list of str
+            Where, and the label. What live rows hold is not found.
+        """
+        return list(self._look(needles).hits)
+
+    def check_digest(self, namespace: str) -> bool:
+        """Tell whether the stored root is the one that follows from the rows.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Returns
+        -------
+        bool
+            True for an empty namespace without a root.
+        """
+        with self.reading() as tx:
+            return root_of(tx, namespace) == tx.root(namespace)
+
+    def check_rows(self) -> None:
+        """Read every row, and compare it with every digest.
+
+        Raises
+        ------
+        CorruptStoreError
+            If a row is damaged, missing or too many.
+        """
+        with self.reading() as tx:
+            check_rows(tx)
+
+    def _look(self, needles: Mapping[str, bytes], *, lazy: bool = False) -> Look:
         with self._lock:
-            if self._tx is not None:
-                raise StoreError("a transaction is open; end it before you compact")
+            self._check_idle()
+            statement = "BEGIN" if self.read_only else "BEGIN IMMEDIATE"
+            with self._transaction(statement, ReadTransaction):
+                return look(self._current(), needles, lazy=lazy)
+
+    def clean(self, needles: Mapping[str, bytes] | None = None) -> StructureReport:
+        """Make sure that no file of the memory holds what belongs to no record.
+
+        Parameters
+        ----------
+        needles : mapping of str to bytes, optional
+            What must not be found outside live cells.
+
+        Returns
+        -------
+        StructureReport
+            Of the files as they are now; its `ok` is true.
+
+        Raises
+        ------
+        ErasureError
+            If bytes are left; its `pending` can be retried.
+        StoreBusyError
+            If others hold the file for longer than the timeout.
+        CorruptStoreError
+            If the file is damaged and rows are lost.
+
+        Notes
+        -----
+        0.06 s for a look at 200 MB, 0.1 s more for the needles.
+        """
+        wanted = dict(needles or {})
+        with self._lock:
+            self._check_idle()
+            self._check_writable()
+            seen = self._look(wanted, lazy=True)
+            if seen.wasteful or not seen.clean:
+                seen = self._mend(wanted)
+            if not seen.clean:
+                where = (*seen.report.findings, *seen.hits)
+                raise ErasureError(where, Pending(self, wanted))
+            return seen.report
+
+    def _mend(self, needles: Mapping[str, bytes]) -> Look:
+        """Overwrite, and if that is not enough write anew; return the last look."""
+        if self.path is None:
+            rewrite_ram(self._current())
+            return self._look(needles)
+        with self._exclusive() as connection:
+            seen = mend_in_place(connection, needles)
+            if seen.clean and not seen.wasteful:
+                return seen
+            if seen.layout.damage:
+                check_rows(ReadTransaction(connection))
+            rewrite(connection, self.path)
+        return self._look(needles)
+
+    def compact(self) -> None:
+        """Write the file anew as a function of its records; drop certificates.
+
+        Raises
+        ------
+        StoreBusyError
+            If others hold the file for longer than the timeout.
+        StoreError
+            If the store is read-only or there is no room; the old file stays.
+        """
+        with self._lock:
+            self._check_idle()
             self._check_writable()
             if self.path is None:
-                connection = self._current()
-                connection.execute("DELETE FROM certificate")
-                connection.execute("VACUUM")
+                self._current().execute("DELETE FROM certificate")
+                rewrite_ram(self._current())
                 return
             with self._exclusive() as connection:
+                remove_side_files(self.path)
                 connection.execute("DELETE FROM certificate")
-                self._rewrite(connection, self.path)
-            self._open()
+                rewrite(connection, self.path)
+
+    def _check_idle(self) -> None:
+        if self._tx is not None:
+            raise StoreError("a transaction is open; end it first")
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[Connection]:
-        """Lock all others out of the file; closes the connection at the end."""
-        connection = self._begin("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        """Lock all others out of the file; what the block does is no foreign change.
+
+        The connection is closed at the end, because what it has cached is stale.
+        """
+        stamp = None
         try:
-            connection = self._begin("BEGIN EXCLUSIVE")
+            connection = self._begin("BEGIN EXCLUSIVE", lasting=True)
             connection.execute("COMMIT")
+            version = self.version()
             yield connection
+            stamp = connection.stamp()
         finally:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._drop()
+        self._resume(version, stamp)
 
-    def _rewrite(self, connection: Connection, path: str) -> None:
-        fresh = f"{path}-compact"
-        self._remove_leftovers(path)
-        connection.execute("VACUUM INTO ?", (fresh,))
-        set_counters(fresh)
-        shutil.copymode(path, fresh)
-        sync_file(fresh)
-        Path(fresh).replace(path)
-        sync_folder(path)
-
-    def _remove_leftovers(self, path: str) -> None:
-        for sibling in siblings(path):
-            if is_leftover(path, sibling):
-                sibling.unlink(missing_ok=True)
+    def _resume(self, version: Version, stamp: Stamp) -> None:
+        """Open the file again; keep the version if nobody else was faster."""
+        with self._transaction("BEGIN", ReadTransaction):
+            connection = self._current()
+            if connection.stamp() == stamp:
+                seen = connection.scalar("PRAGMA data_version")
+                self._epoch, self._base = version[0], seen - version[1]
 
     def close(self) -> None:
         """Close the file; all handles are released."""

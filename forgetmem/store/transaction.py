@@ -272,6 +272,36 @@ class ReadTransaction:
                 found[key] = vector
         return found
 
+    def sharing(
+        self, ids: Iterable[str], atoms: Iterable[bytes], texts: Iterable[bytes]
+    ) -> list[tuple[str, bytes, bytes]]:
+        """Find the records of any namespace that share something with given ones.
+
+        Parameters
+        ----------
+        ids : iterable of str
+            Names.
+        atoms : iterable of bytes
+            Keys of vectors.
+        texts : iterable of bytes
+            Digests of texts, see `text_digest`.
+
+        Returns
+        -------
+        list of (str, bytes, bytes)
+            Id, atom and text digest of each record that has one of them.
+        """
+        wanted = json.dumps(
+            [list(ids), [atom.hex() for atom in atoms], [sha.hex() for sha in texts]]
+        )
+        sql = (
+            "SELECT id, atom, text_digest FROM record WHERE"
+            " id IN (SELECT value FROM json_each(?1, '$[0]')) OR"
+            " lower(hex(atom)) IN (SELECT value FROM json_each(?1, '$[1]')) OR"
+            " lower(hex(text_digest)) IN (SELECT value FROM json_each(?1, '$[2]'))"
+        )
+        return self._file.rows(sql, (wanted,))
+
     def root(self, namespace: str) -> bytes | None:
         """Return the stored digest root of a namespace.
 
