@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from forgetmem.arrays import Float32Array
+from forgetmem.embedding.workers import ForkSafeLock, map_alone
 from forgetmem.errors import EmbeddingError, InvalidInputError
-from forgetmem.workers import ForkSafeLock, map_alone
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

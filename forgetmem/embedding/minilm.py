@@ -6,9 +6,9 @@ import importlib.util
 from pathlib import Path
 
 from forgetmem.arrays import Float32Array
-from forgetmem.bert import FILES, BertEncoder
+from forgetmem.embedding.bert import FILES, BertEncoder
+from forgetmem.embedding.workers import ForkSafeLock
 from forgetmem.errors import EmbeddingError
-from forgetmem.workers import ForkSafeLock
 
 #: Its name, wherever the weights come from.
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -22,7 +22,7 @@ class MiniLMEmbedder:
 
     The weights come from the package that the extra ``forgetmem[minilm]`` installs,
     else from the Hugging Face hub or its cache. Some 200 short texts a second on one
-    core; see `forgetmem.bert` for how the vectors are kept independent of a batch.
+    core; `BertEncoder` tells how the vectors are kept independent of a batch.
     """
 
     name = DEFAULT_MODEL

@@ -1,10 +1,4 @@
-"""Embedders: what turns texts into vectors, and what is asked of one.
-
-An embedder has a `name` and a `dimension`, both stored in a memory, and a method
-`encode`. The same text must give the same vector whatever stands beside it in a
-batch; the embedders here keep that bit for bit on one machine. No model is loaded,
-and torch is not imported, before the first text is encoded.
-"""
+"""What is asked of an embedder, what can be one, and what may come back."""
 
 from __future__ import annotations
 
@@ -17,23 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from forgetmem.arrays import BoolArray, Float32Array
+from forgetmem.embedding.minilm import DEFAULT_MODEL, MiniLMEmbedder
+from forgetmem.embedding.sentence_transformer import SentenceTransformerEmbedder
 from forgetmem.errors import EmbeddingError, InvalidInputError
-from forgetmem.minilm import DEFAULT_MODEL, MiniLMEmbedder
-from forgetmem.sentence_transformer import SentenceTransformerEmbedder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-__all__ = [
-    "DEFAULT_MODEL",
-    "CallableEmbedder",
-    "Embedder",
-    "MiniLMEmbedder",
-    "SentenceTransformerEmbedder",
-    "as_embedder",
-    "encode_checked",
-    "overlong",
-]
 
 
 @runtime_checkable

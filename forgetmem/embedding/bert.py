@@ -11,8 +11,8 @@ Whether it does is a property of the matrix product on this machine, and is meas
 when the encoder is loaded: the arithmetic does not depend on the numbers, so if random
 rows give the same bits in every position of every tile, all rows do. Where they do not,
 every text begins a tile of its own, of one size: same shape, same positions, hence the
-same bits by construction. One thread computes a vector (`forgetmem.workers`), because
-the number of threads changes bits too; several vectors are computed side by side.
+same bits by construction. One thread computes a vector, because the number of threads
+changes bits too; several vectors are computed side by side (see `workers`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from forgetmem.arrays import Float32Array
+from forgetmem.embedding.workers import map_alone
 from forgetmem.errors import EmbeddingError
-from forgetmem.workers import map_alone
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

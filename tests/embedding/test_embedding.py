@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from forgetmem import bert, minilm, sentence_transformer
 from forgetmem.arrays import Float32Array
 from forgetmem.embedding import (
     DEFAULT_MODEL,
@@ -28,8 +27,11 @@ from forgetmem.embedding import (
     MiniLMEmbedder,
     SentenceTransformerEmbedder,
     as_embedder,
+    bert,
     encode_checked,
+    minilm,
     overlong,
+    sentence_transformer,
 )
 from forgetmem.errors import EmbeddingError, InvalidInputError
 
@@ -70,7 +72,7 @@ def run_python(code: str, **environment: str) -> str:
         text=True,
         timeout=120,
         env={**os.environ, **environment},
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         check=False,
     )
     assert done.returncode == 0, done.stderr

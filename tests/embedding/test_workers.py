@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from forgetmem import workers
-from forgetmem.workers import ForkSafeLock, map_alone, worker_count
+from forgetmem.embedding import workers
+from forgetmem.embedding.workers import ForkSafeLock, map_alone, worker_count
 
 
 def test_results_come_in_order() -> None:
