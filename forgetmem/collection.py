@@ -151,7 +151,7 @@ class Collection:
         return Identity(name, dimension)
 
     def digest(self, state: NamespaceState) -> bytes:
-        """Return the digest of a state under the file's settings.
+        """Return the digest of a state under the file's settings and embedder.
 
         Parameters
         ----------
@@ -161,16 +161,8 @@ class Collection:
         -------
         bytes of length 32
         """
-        return state.tree.root(self.settings_digest())
-
-    def settings_digest(self) -> bytes:
-        """Return the digest of the settings, by which every state is rooted.
-
-        Returns
-        -------
-        bytes of length 32
-        """
-        return settings_digest(self.settings.model_dump())
+        identity = self._identity if len(state) else None
+        return state.tree.root(settings_digest(self._stored_settings(identity)))
 
     def forget_state(self) -> None:
         """Overwrite the vectors in memory; they are read again when needed."""
@@ -201,6 +193,7 @@ class Collection:
             If another process changed the file since; nothing was changed.
         """
         with self.lock, self.store.writing() as tx:
+            stored = self._stored_settings(identity)
             now = {name: tx.root(name) for name in tx.namespaces()}
             if now != dict(roots):
                 raise StoreBusyError(0.0)
@@ -211,8 +204,8 @@ class Collection:
                     tx.erase_certificate(namespace, name)
                 state = NamespaceState(self.settings, identity.dimension)
                 state.change([], new)
-                state.write(tx, namespace, self.settings_digest())
-            tx.put_settings(self._stored_settings(identity))
+                state.write(tx, namespace, settings_digest(stored))
+            tx.put_settings(stored)
             self.forget_state()
 
     def _fresh(self, tx: ReadTransaction) -> NamespaceState:
@@ -246,7 +239,8 @@ class Collection:
         return self._state
 
     def _write(self, tx: WriteTransaction, state: NamespaceState) -> None:
-        root = state.write(tx, self.namespace, self.settings_digest())
+        rooted = settings_digest(self._stored_settings(self._identity))
+        root = state.write(tx, self.namespace, rooted)
         self._root = root if len(state) else None
         if not tx.namespaces():
             self._identity = None

@@ -114,7 +114,7 @@ class Encoder:
         ndarray of shape (dimension,), float32
             Of norm 1.
         """
-        vectors = encode_checked(self._resolve(stored), [text])
+        vectors = encode_checked(self._resolve(stored), [text], query=True)
         return normalised_query(vectors[0].astype(np.float64))
 
     def identity_of_given(self, stored: Identity | None, dimension: int) -> Identity:

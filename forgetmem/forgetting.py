@@ -337,7 +337,6 @@ def _prove(collection: Collection, gone: _Forgotten, rebuild: bool) -> ForgetPro
             files=len(report.files),
             bytes_checked=report.bytes_checked,
             needles=len(needles),
-            compacted=report.compacted,
         ),
         reference=_reference(gone),
         erased_ids=tuple(record.id for record in gone.records),

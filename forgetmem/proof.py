@@ -116,14 +116,11 @@ class StorageEvidence(_Document):
     needles : int
         Byte strings of the forgotten records that were searched outside live cells
         and not found.
-    compacted : bool
-        The file was rewritten to get there.
     """
 
     files: int
     bytes_checked: int
     needles: int
-    compacted: bool
 
 
 class Signature(_Document):

@@ -119,7 +119,10 @@ class NamespaceState:
         state = cls(settings, dimension)
         keys, vectors = tx.matrix(namespace, dimension)
         rows = state._add_atoms(keys, vectors)
-        atoms = {key: tuple(rest) for key, *rest in tx.atoms(namespace)}
+        atoms = {
+            key: (component, part, weight, role)
+            for key, component, part, weight, role in tx.atoms(namespace)
+        }
         stored = [atoms[key] for key in keys]
         state._written = dict(zip(rows.tolist(), stored, strict=True))
         if len(rows):
