@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from forgetmem.arrays import as_matrix, as_vector
 from forgetmem.svm.certificate import Certificate, certify
-from forgetmem.svm.kernel import as_kernel, gram
+from forgetmem.svm.kernel import as_kernel, check_lengths, gram
 from forgetmem.svm.one_class import OneClassSVM, Solution, positive
 from forgetmem.svm.partition import Box
 
@@ -44,7 +44,7 @@ def fit_many(
     out = []
     for X in many:
         svm.fit(X)
-        partition = svm._status.copy()
+        partition = svm.partition_
         out.append(Solution(svm.dual_coef_, svm.rho_, svm.weights_, partition))
     return out
 
@@ -80,6 +80,7 @@ def solution_certificate(
     rows = as_matrix(X)
     alpha = as_vector(dual_coef, len(rows))
     shape = as_kernel(kernel)
+    check_lengths(shape, rows)
     width, box = positive("gamma", gamma), Box(positive("C", C))
     K = gram(shape, width, rows)
     return certify(

@@ -172,7 +172,7 @@ def refine(
     rate = 1.0
     residual = np.empty(s + 1)
     d = np.empty(s + 1)
-    for turn in range(12):
+    for turn in range(40):
         sums = base.copy()
         accumulate(A, np.arange(s), x[:, 1:], level, sums)
         a, b, c = rest[0], rest[1], rest[2]
@@ -210,8 +210,8 @@ def refine(
             rate = step / before
         elif step == 0.0:
             rate = 0.0
-        goal = 2.0**-90 if level == 2 else 2.0**-145
-        if turn > 0 and (step <= goal * scale or rate > 0.25):
+        goal = 2.0**-96 if level == 2 else 2.0**-145
+        if turn > 0 and (rate * step <= goal * scale or rate > 0.25):
             break
     weight = 0.0
     for i in range(s):
@@ -228,7 +228,7 @@ def refine(
             error[i] += abs(R[j, i])
     for i in range(s + 1):
         error[i] = 2.0 * (error[i] * noise + settled) + keep * abs(x[0, i])
-    if step <= 2.0**-60 * scale:
+    if settled <= 2.0**-60 * scale:
         return min(rate, 0.5)
     return max(rate, 1.0)
 

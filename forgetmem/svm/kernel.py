@@ -49,6 +49,27 @@ def as_kernel(name: object) -> Kernel:
         ) from None
 
 
+def check_lengths(kernel: Kernel, X: FloatArray) -> None:
+    """Refuse rows whose inner products could overflow in what follows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The values of the RBF kernel are never above 1.
+    X : ndarray of shape (n_samples, n_features), float64
+
+    Raises
+    ------
+    InvalidInputError
+        If a row is longer than 2**250 and the kernel is linear.
+    """
+    if kernel is Kernel.LINEAR and np.abs(X).max(initial=0.0) > 2.0**250:
+        raise InvalidInputError(
+            "expected rows with entries up to 2**250 for the linear kernel; "
+            "scale them down"
+        )
+
+
 def kernel_row(
     kernel: Kernel, gamma: float, X: FloatArray, x: FloatArray
 ) -> FloatArray:
@@ -65,19 +86,9 @@ def kernel_row(
     Returns
     -------
     ndarray of shape (n_samples,), float64
-
-    Raises
-    ------
-    InvalidInputError
-        If an inner product overflows (only the linear kernel can).
     """
     if kernel is Kernel.LINEAR:
-        values = dots(X, x)
-        if not np.isfinite(values).all():
-            raise InvalidInputError(
-                "an inner product of two rows overflows float64; scale the rows down"
-            )
-        return values
+        return dots(X, x)
     return rbf(gamma, squared_distances(X, x))
 
 
@@ -114,11 +125,6 @@ def gram(kernel: Kernel, gamma: float, X: FloatArray) -> FloatArray:
     -------
     ndarray of shape (n_samples, n_samples), float64
         Symmetric bit for bit.
-
-    Raises
-    ------
-    InvalidInputError
-        If an inner product overflows (only the linear kernel can).
     """
     K = np.empty((len(X), len(X)))
     for row in range(len(X)):

@@ -100,40 +100,46 @@ class MarginInverse:
     Parameters
     ----------
     capacity : int
-        Number of margin samples to reserve room for.
+        Largest number of margin samples.
+    reproducible : bool
+        Whether a rebuild must give the same bits whatever BLAS does.
 
     Attributes
     ----------
-    R : ndarray, float64
-        The inverse, in the upper left corner of a larger array.
+    R : ndarray of shape (capacity + 1, capacity + 1), float64
+        The inverse, in its upper left corner.
+    slots : ndarray of shape (capacity,), int64
+        The margin samples by place.
     size : int
         Number of margin samples.
+    worn : bool
+        Whether it has lost digits and should be rebuilt.
     """
 
-    def __init__(self, capacity: int = 8) -> None:
+    def __init__(self, capacity: int, *, reproducible: bool = False) -> None:
+        self._reproducible = reproducible
         self.R: FloatArray = np.zeros((capacity + 1, capacity + 1))
         self.slots: IntArray = np.zeros(capacity, dtype=np.int64)
         self.size = 0
+        self.worn = False
 
     @property
     def margin(self) -> IntArray:
         """Slots of the margin samples, in the order of their places."""
         return self.slots[: self.size]
 
-    def reserve(self, size: int) -> None:
-        """Make room for `size` margin samples.
+    def enlarge(self, capacity: int) -> None:
+        """Make room for more margin samples.
 
         Parameters
         ----------
-        size : int
+        capacity : int
         """
-        if size > len(self.slots):
-            capacity = max(size, 2 * len(self.slots))
-            R = np.zeros((capacity + 1, capacity + 1))
-            old = self.size + 1
-            R[:old, :old] = self.R[:old, :old]
-            self.slots = np.resize(self.slots, capacity)
-            self.R = R
+        larger = MarginInverse(capacity)
+        used = self.size + 1
+        larger.R[:used, :used] = self.R[:used, :used]
+        larger.slots[: self.size] = self.margin
+        self.R, self.slots = larger.R, larger.slots
 
     def rebuild(self, K: FloatArray, ridge: float, slots: IntArray) -> None:
         """Invert afresh for the given margin samples.
@@ -151,11 +157,10 @@ class MarginInverse:
             If the matrix is singular to working precision.
         """
         s = len(slots)
-        self.size = 0
-        self.reserve(s)
         self.slots[:s] = slots
         self.size = s
-        if s <= _GROWN:
+        self.worn = False
+        if s <= _GROWN or self._reproducible:
             if s and not grow_all(self.R, K, ridge, self.margin) > 0.0:
                 raise IllConditionedMarginError(np.inf)
             return
@@ -169,7 +174,7 @@ class MarginInverse:
             raise IllConditionedMarginError(np.inf) from error
         self.R[: s + 1, : s + 1] = (inverse + inverse.T) / 2
 
-    def grow(self, K: FloatArray, ridge: float, slot: int) -> None:
+    def grow(self, K: FloatArray, ridge: float, slot: int) -> bool:
         """Take in the sample at `slot`.
 
         Parameters
@@ -178,33 +183,34 @@ class MarginInverse:
         ridge : float
         slot : int
 
-        Raises
-        ------
-        IllConditionedMarginError
-            If its pivot is not positive.
+        Returns
+        -------
+        bool
+            False, with nothing changed, if its pivot is not positive.
         """
-        self.reserve(self.size + 1)
         column = K[slot, self.margin]
         pivot = grow(self.R, self.size, column, float(K[slot, slot]) + ridge)
         if not pivot > 0.0:
-            raise IllConditionedMarginError(np.inf)
+            return False
         self.slots[self.size] = slot
         self.size += 1
+        return True
 
-    def shrink(self, slot: int) -> None:
+    def shrink(self, slot: int) -> bool:
         """Drop the sample at `slot`.
 
         Parameters
         ----------
         slot : int
 
-        Raises
-        ------
-        IllConditionedMarginError
-            If its pivot is not positive.
+        Returns
+        -------
+        bool
+            False, with nothing changed, if its pivot is not positive.
         """
         place = int(np.flatnonzero(self.margin == slot)[0])
         if not shrink(self.R, self.size, place):
-            raise IllConditionedMarginError(np.inf)
-        self.slots[place] = self.slots[self.size - 1]
+            return False
         self.size -= 1
+        self.slots[place] = self.slots[self.size]
+        return True

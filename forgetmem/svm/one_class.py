@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from forgetmem.arrays import FloatArray, IntArray, as_matrix, as_vector
 from forgetmem.errors import InvalidInputError, RowNotFoundError
-from forgetmem.svm.active_set import RIDGE_FLOOR, Optimum, Problem, solve
 from forgetmem.svm.certificate import Certificate, certify
-from forgetmem.svm.kernel import as_kernel, gram, kernel_row
-from forgetmem.svm.partition import Box, Role
+from forgetmem.svm.kernel import as_kernel, check_lengths, kernel_row
+from forgetmem.svm.maintained import Maintained
+from forgetmem.svm.partition import Box, Role, Statuses
 
 
 def positive(name: str, value: object, *, zero: bool = False) -> float:
@@ -132,15 +132,8 @@ class OneClassSVM:
         self.ridge = positive("ridge", ridge, zero=True)
         self.kernel = as_kernel(kernel)
         self._box = Box(self.C)
-        self._clear(np.zeros((0, 0)))
         self._dimension: int | None = None
-
-    def _clear(self, X: FloatArray) -> None:
-        self._X = X
-        self._K = np.zeros((0, 0))
-        self._status = np.zeros(0, dtype=np.int8)
-        self._alpha = np.zeros(0)
-        self._rho = 1.0
+        self._maintained = self._begin(np.zeros((0, 0)), None)
 
     def fit(self, X: ArrayLike, dual_coef: ArrayLike | None = None) -> OneClassSVM:
         """Forget everything and learn the rows of `X`.
@@ -161,12 +154,15 @@ class OneClassSVM:
         InvalidInputError
             If `X` is no finite matrix, or `dual_coef` no finite vector of that length.
         """
-        rows = as_matrix(X).copy()
+        rows = as_matrix(X)
+        check_lengths(self.kernel, rows)
         start = None if dual_coef is None else as_vector(dual_coef, len(rows))
-        K = gram(self.kernel, self.gamma, rows)
-        self._X, self._K, self._dimension = rows, K, rows.shape[1]
-        self._solve(start)
+        self._maintained = self._begin(rows, start)
+        self._dimension = rows.shape[1]
         return self
+
+    def _begin(self, X: FloatArray, start: FloatArray | None) -> Maintained:
+        return Maintained(self.kernel, self.gamma, self.ridge, self._box, X, start)
 
     def learn(self, X: ArrayLike) -> OneClassSVM:
         """Learn more rows; they follow those that are there.
@@ -186,27 +182,25 @@ class OneClassSVM:
             If `X` is no finite matrix.
         DimensionMismatchError
             If it has another number of columns than the rows learned before.
+
+        Notes
+        -----
+        O(margin**2 + margin * n_samples) for each breakpoint on the path of a row. Many
+        rows at once are solved for together, from the coefficients there are.
         """
         new = as_matrix(X, self._dimension)
-        rows = np.vstack([self._X, new]) if self._dimension is not None else new.copy()
-        n = len(self._X)
-        K = np.empty((len(rows), len(rows)))
-        K[:n, :n] = self._K
-        for row in range(n, len(rows)):
-            K[row, : row + 1] = kernel_row(
-                self.kernel, self.gamma, rows[: row + 1], rows[row]
-            )
-            K[: row + 1, row] = K[row, : row + 1]
-        self._X, self._K, self._dimension = rows, K, rows.shape[1]
-        self._solve(np.concatenate([self._alpha, np.zeros(len(new))]))
+        if self._dimension is None:
+            return self.fit(new)
+        check_lengths(self.kernel, new)
+        self._maintained.learn(new)
         return self
 
-    def unlearn(self, rows: int | Sequence[int] | IntArray) -> OneClassSVM:
+    def unlearn(self, rows: int | Iterable[int]) -> OneClassSVM:
         """Remove rows; the others keep their order.
 
         Parameters
         ----------
-        rows : int or sequence of int
+        rows : int or iterable of int
             Positions, ``0 <= row < n_samples``.
 
         Returns
@@ -220,13 +214,13 @@ class OneClassSVM:
             If a position is no integer, or is given twice.
         RowNotFoundError
             If there is no row at a position; nothing is removed then.
+
+        Notes
+        -----
+        A reserve row costs O(n_samples), others O(margin**2 + margin * n_samples) for
+        each breakpoint on the one path along which they leave together.
         """
-        gone = self._as_rows(rows)
-        keep = np.ones(len(self._X), dtype=np.bool_)
-        keep[gone] = False
-        self._X = np.ascontiguousarray(self._X[keep])
-        self._K = np.ascontiguousarray(self._K[np.ix_(keep, keep)])
-        self._solve(self._alpha[keep])
+        self._maintained.unlearn(self._as_rows(rows))
         return self
 
     def _as_rows(self, rows: object) -> list[int]:
@@ -236,88 +230,74 @@ class OneClassSVM:
             if not isinstance(row, numbers.Integral) or isinstance(row, bool):
                 raise InvalidInputError(f"expected rows as integers, got {row!r}")
             place = int(row)
-            if not 0 <= place < len(self._X):
-                raise RowNotFoundError(place, len(self._X))
+            if not 0 <= place < self.n_samples:
+                raise RowNotFoundError(place, self.n_samples)
             if place in found:
                 raise InvalidInputError(f"row {place} is given more than once")
             found[place] = None
         return list(found)
 
-    def _solve(self, start: FloatArray | None) -> None:
-        n = len(self._X)
-        if not self._box.feasible(n):
-            self._status = np.full(n, Role.MARGIN, dtype=np.int8)
-            self._alpha = np.full(n, 1.0 / n) if n else np.zeros(0)
-            self._rho = 1.0 / n if n else 1.0
-            return
-        order: IntArray = np.arange(n)
-        K = self._K
-        if self.ridge < RIDGE_FLOOR * (float(K.diagonal().max()) + self.ridge):
-            start = None
-            order = canonical_order(self._X)
-            K = np.ascontiguousarray(K[np.ix_(order, order)])
-        optimum = solve(Problem(K, np.arange(n), self.ridge, self._box), start)
-        self._take(order, optimum)
-
-    def _take(self, order: IntArray, optimum: Optimum) -> None:
-        self._status = np.empty(len(order), dtype=np.int8)
-        self._alpha = np.empty(len(order))
-        self._status[order] = optimum.status
-        self._alpha[order] = optimum.alpha
-        self._rho = optimum.rho
-
     @property
     def n_samples(self) -> int:
         """Number of rows."""
-        return len(self._X)
+        return len(self._maintained.samples.slots)
 
     @property
     def X_(self) -> FloatArray:  # noqa: N802
         """The rows, as learned."""
-        return self._X.copy()
+        return self._maintained.samples.rows
 
     @property
     def dual_coef_(self) -> FloatArray:
         """Coefficient of each row."""
-        return self._alpha.copy()
+        return self._maintained.alpha
 
     @property
     def rho_(self) -> float:
         """``(K + ridge I) a`` on the margin."""
-        return self._rho
+        return self._maintained.rho
 
     @property
     def offset_(self) -> float:
         """Score from which on a vector is inside."""
-        largest = float(self._alpha.max()) if len(self._alpha) else 0.0
-        return self._rho - self.ridge * largest
+        return self.rho_ - self.ridge * float(self.dual_coef_.max(initial=0.0))
 
     @property
     def weights_(self) -> FloatArray:
         """``dual_coef_ / rho_`` of each row."""
-        if not self._box.feasible(len(self._X)):
-            return np.ones(len(self._X))
-        return weights(self._alpha, self._rho)
+        if self._maintained.optimum is None:
+            return np.ones(self.n_samples)
+        return weights(self.dual_coef_, self.rho_)
+
+    @property
+    def partition_(self) -> Statuses:
+        """`Role` of each row; in the warm-up all are on the margin."""
+        return self._maintained.partition
 
     @property
     def support_(self) -> IntArray:
         """Rows with a positive coefficient."""
-        return np.flatnonzero(self._status != Role.RESERVE)
+        return np.flatnonzero(self.partition_ != Role.RESERVE)
 
     @property
     def margin_(self) -> IntArray:
         """Rows with a coefficient between 0 and C."""
-        return np.flatnonzero(self._status == Role.MARGIN)
+        return np.flatnonzero(self.partition_ == Role.MARGIN)
 
     @property
     def bounded_(self) -> IntArray:
         """Rows with the coefficient C."""
-        return np.flatnonzero(self._status == Role.BOUNDED)
+        return np.flatnonzero(self.partition_ == Role.BOUNDED)
 
     @property
     def reserve_(self) -> IntArray:
         """Rows with the coefficient 0."""
-        return np.flatnonzero(self._status == Role.RESERVE)
+        return np.flatnonzero(self.partition_ == Role.RESERVE)
+
+    @property
+    def rescues_(self) -> int:
+        """Changes since the last `fit` that the active set had to finish."""
+        return self._maintained.rescues
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
         """Kernel mean of each vector: ``sum_i dual_coef_i * kernel(x, x_i)``.
@@ -340,7 +320,7 @@ class OneClassSVM:
         """
         queries = as_matrix(X, self._dimension)
         support = self.support_
-        rows, coefficients = self._X[support], self._alpha[support]
+        rows, coefficients = self.X_[support], self.dual_coef_[support]
         out = np.empty(len(queries))
         for place, query in enumerate(queries):
             values = kernel_row(self.kernel, self.gamma, rows, query)
@@ -375,22 +355,9 @@ class OneClassSVM:
         Certificate
             From the kernel matrix and `dual_coef_` alone.
         """
-        return certify(self._K, self._alpha, self.ridge, self._box)
-
-
-def canonical_order(X: FloatArray) -> IntArray:
-    """Order of the rows by their bytes.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features), float64, C-contiguous
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), int64
-    """
-    keys = [row.tobytes() for row in X]
-    return np.array(sorted(range(len(X)), key=keys.__getitem__), dtype=np.int64)
+        samples = self._maintained.samples
+        K = np.ascontiguousarray(samples.K[np.ix_(samples.slots, samples.slots)])
+        return certify(K, self.dual_coef_, self.ridge, self._box)
 
 
 def weights(alpha: FloatArray, rho: float) -> FloatArray:

@@ -10,6 +10,15 @@ from __future__ import annotations
 
 import enum
 from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forgetmem.arrays import FloatArray
+
+#: A `Role` or `FREE` for each slot.
+Statuses: TypeAlias = NDArray[np.int8]
 
 #: Below this, relative to ``min(C, 1)``, a coefficient of the refined solution is at
 #: its bound; eight times this, times the largest diagonal entry of Q, is a tie of g and
@@ -63,8 +72,8 @@ class Box:
         As given; the stored coefficient of a bounded sample.
     exact : Fraction
         The number it stands for.
-    parts : tuple of float
-        `exact` as three float64 numbers.
+    parts : ndarray of shape (3,), float64
+        `exact` as a sum of three.
     tie : float
         Distance from a bound that counts as none.
     """
@@ -76,8 +85,9 @@ class Box:
             count = round(1 / self.exact)
             if float(Fraction(1, count)) == C:
                 self.exact = Fraction(1, count)
-        self.parts = triple(self.exact)
+        self.parts = np.array(triple(self.exact))
         self.tie = TIE * min(C, 1.0)
+        self._rests: dict[int, FloatArray] = {}
 
     def feasible(self, n_samples: int) -> bool:
         """Whether so many coefficients can sum to 1; if not, this is the warm-up.
@@ -105,3 +115,31 @@ class Box:
             Exact; 0 if the bounded ones alone sum to 1.
         """
         return 1 - n_bounded * self.exact
+
+    def rest_parts(self, n_bounded: int) -> FloatArray:
+        """Return `rest` as a sum of three.
+
+        Parameters
+        ----------
+        n_bounded : int
+
+        Returns
+        -------
+        ndarray of shape (3,), float64
+        """
+        if n_bounded not in self._rests:
+            self._rests[n_bounded] = np.array(triple(self.rest(n_bounded)))
+        return self._rests[n_bounded]
+
+    def scaled(self, factor: float) -> FloatArray:
+        """Return `factor` times the bound as a sum of three.
+
+        Parameters
+        ----------
+        factor : float
+
+        Returns
+        -------
+        ndarray of shape (3,), float64
+        """
+        return np.array(triple(Fraction(factor) * self.exact))

@@ -1,0 +1,253 @@
+"""A good guess at the optimum's partition, in plain float64.
+
+Two ways that complement each other. `smo` moves pairs of coefficients as libsvm does:
+many cheap steps, good for many rows. `pivot` solves for a partition, exchanges all rows
+with a wrong sign at once, and repeats while their number falls: few dear steps, good
+for few rows and for the end. Neither has the last word; `active_set.descend` has.
+
+References
+----------
+.. [1] Fan, Chen and Lin, "Working set selection using second order information for
+   training support vector machines", JMLR 6 (2005).
+.. [2] Júdice and Pires, "A block principal pivoting algorithm for large-scale strictly
+   monotone linear complementarity problems", Comput. Oper. Res. 21 (1994).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forgetmem.arrays import FloatArray, IntArray
+from forgetmem.jit import compiled
+from forgetmem.svm.margin_inverse import grow, shrink
+from forgetmem.svm.partition import Statuses
+
+_RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
+#: What `pivot` came to.
+DONE, STALLED, REBUILD = 0, 1, 2
+
+
+@compiled
+def scores(
+    K: FloatArray, lines: IntArray, values: FloatArray, n_slots: int, out: FloatArray
+) -> None:
+    """Add ``sum over j of values[j] * K[lines[j]]`` to `out`, for all slots."""
+    n = len(lines)
+    whole = n - n % 4
+    for j in range(0, whole, 4):
+        a, b, c, d = values[j], values[j + 1], values[j + 2], values[j + 3]
+        k = K[lines[j]]
+        m = K[lines[j + 1]]
+        p = K[lines[j + 2]]
+        q = K[lines[j + 3]]
+        for i in range(n_slots):
+            out[i] += (a * k[i] + b * m[i]) + (c * p[i] + d * q[i])
+    for j in range(whole, n):
+        a = values[j]
+        k = K[lines[j]]
+        for i in range(n_slots):
+            out[i] += a * k[i]
+
+
+@compiled
+def members(status: Statuses, role: int, n_slots: int) -> IntArray:
+    """Find the slots of one set, ascending."""
+    out = np.empty(n_slots, dtype=np.int64)
+    count = 0
+    for i in range(n_slots):
+        if status[i] == role:
+            out[count] = i
+            count += 1
+    return out[:count]
+
+
+@compiled
+def slack(
+    K: FloatArray,
+    ridge: float,
+    C: float,
+    status: Statuses,
+    alpha: FloatArray,
+    rho: float,
+    n_slots: int,
+    h: FloatArray,
+) -> tuple[int, float, float]:
+    """Find ``Q alpha - rho`` of all rows outside the margin set.
+
+    Returns the slot that violates its condition most, by how much, and a bound on the
+    rounding error of `h`.
+    """
+    margin = members(status, _MARGIN, n_slots)
+    bounded = members(status, _BOUNDED, n_slots)
+    h[:n_slots] = -rho
+    scores(K, margin, alpha[margin], n_slots, h)
+    scores(K, bounded, alpha[bounded], n_slots, h)
+    weight = abs(rho)
+    largest = 0.0
+    for slots in (margin, bounded):
+        for slot in slots:
+            weight += abs(alpha[slot]) * (K[slot, slot] + ridge)
+    worst = -1
+    violation = -np.inf
+    for i in range(n_slots):
+        largest = max(largest, K[i, i])
+        if status[i] == _RESERVE:
+            v = -h[i]
+        elif status[i] == _BOUNDED:
+            h[i] += ridge * C
+            v = h[i]
+        else:
+            h[i] = 0.0
+            continue
+        if v > violation:
+            worst, violation = i, v
+    count = len(margin) + len(bounded) + 8
+    error = 2.0**-52 * count * (weight + (largest + ridge) * count * 2.0**-60)
+    return worst, violation, error
+
+
+@compiled
+def smo(
+    K: FloatArray,
+    ridge: float,
+    upper: float,
+    rows: IntArray,
+    alpha: FloatArray,
+    h: FloatArray,
+    fraction: float,
+    limit: int,
+) -> None:
+    """Lower the objective pair by pair until the spread of `h` is this `fraction`."""
+    n_slots = len(h)
+    h[:] = 0.0
+    scores(K, rows, alpha[rows], n_slots, h)
+    for i in rows:
+        h[i] += ridge * alpha[i]
+    goal = -1.0
+    for _ in range(limit):
+        up = -1
+        low = np.inf
+        high = -np.inf
+        for i in rows:
+            if alpha[i] < upper and h[i] < low:
+                up, low = i, h[i]
+            if alpha[i] > 0.0 and h[i] > high:
+                high = h[i]
+        if up < 0 or not high > low:
+            return
+        if goal < 0.0:
+            goal = fraction * (high - low)
+        if high - low <= goal:
+            return
+        down = -1
+        best = 0.0
+        line = K[up]
+        for i in rows:
+            gain = h[i] - low
+            if alpha[i] > 0.0 and gain > 0.0:
+                curve = line[up] + K[i, i] - 2.0 * line[i] + 2.0 * ridge
+                gain = gain * gain / max(curve, 1e-300)
+                if gain > best:
+                    down, best = i, gain
+        curve = line[up] + K[down, down] - 2.0 * line[down] + 2.0 * ridge
+        step = (h[down] - low) / max(curve, 1e-300)
+        step = min(step, min(upper - alpha[up], alpha[down]))
+        alpha[up] = upper if step == upper - alpha[up] else alpha[up] + step
+        alpha[down] = 0.0 if step == alpha[down] else alpha[down] - step
+        other = K[down]
+        for i in range(n_slots):
+            h[i] += step * (line[i] - other[i])
+        h[up] += ridge * step
+        h[down] -= ridge * step
+
+
+@compiled
+def pivot(
+    K: FloatArray,
+    ridge: float,
+    C: float,
+    status: Statuses,
+    alpha: FloatArray,
+    h: FloatArray,
+    n_slots: int,
+    R: FloatArray,
+    slots: IntArray,
+    size: int,
+    affordable: int,
+) -> tuple[int, int, float]:
+    """Exchange all rows with a wrong sign as long as their number falls.
+
+    `R` belongs to the `size` margin slots. Returns what it came to, the size, and rho.
+    With `REBUILD` the statuses are changed, and `R` is left for the caller to renew,
+    as more than `affordable` rows are to be exchanged.
+    """
+    fewest = n_slots + 1
+    patience = 5
+    rho = 0.0
+    while size > 0:
+        bounded = members(status, _BOUNDED, n_slots)
+        right = np.zeros(size + 1)
+        right[0] = 1.0 - len(bounded) * C
+        h[:n_slots] = 0.0
+        if len(bounded):
+            scores(K, bounded, np.full(len(bounded), C), n_slots, h)
+        for p in range(size):
+            right[p + 1] = -h[slots[p]]
+        x = np.zeros(size + 1)
+        for j in range(size + 1):
+            value = right[j]
+            for i in range(size + 1):
+                x[i] += R[j, i] * value
+        rho = -x[0]
+        for p in range(size):
+            alpha[slots[p]] = x[p + 1]
+        h[:n_slots] -= rho
+        scores(K, slots[:size], x[1:], n_slots, h)
+        slop = 1e-13 * (abs(rho) + ridge)
+        wrong = np.empty(n_slots, dtype=np.int64)
+        count = 0
+        for i in range(n_slots):
+            if (
+                (status[i] == _RESERVE and h[i] < -slop)
+                or (status[i] == _BOUNDED and h[i] + ridge * C > slop)
+                or (status[i] == _MARGIN and not 0.0 < alpha[i] < C)
+            ):
+                wrong[count] = i
+                count += 1
+        if count == 0:
+            return DONE, size, rho
+        if count < fewest:
+            fewest, patience = count, 5
+        else:
+            patience -= 1
+            if patience == 0:
+                return STALLED, size, rho
+        renew = count > affordable
+        for w in range(count):
+            i = wrong[w]
+            if status[i] == _MARGIN:
+                status[i] = _BOUNDED if alpha[i] > 0.0 else _RESERVE
+                alpha[i] = C if alpha[i] > 0.0 else 0.0
+                if renew:
+                    continue
+                place = 0
+                while slots[place] != i:
+                    place += 1
+                if not shrink(R, size, place):
+                    return STALLED, size, rho
+                size -= 1
+                slots[place] = slots[size]
+            else:
+                status[i] = _MARGIN
+                if renew:
+                    continue
+                column = np.empty(size)
+                for p in range(size):
+                    column[p] = K[i, slots[p]]
+                if not grow(R, size, column, K[i, i] + ridge) > 0.0:
+                    return STALLED, size, rho
+                slots[size] = i
+                size += 1
+        if renew:
+            return REBUILD, size, rho
+    return STALLED, size, rho
