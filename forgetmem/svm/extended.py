@@ -117,7 +117,8 @@ def accumulate(
 
 
 @compiled
-def _block(A: FloatArray, lines: IntArray, places: IntArray) -> FloatArray:
+def block(A: FloatArray, lines: IntArray, places: IntArray) -> FloatArray:
+    """Copy the entries of some lines at some places, contiguously."""
     out = np.empty((len(lines), len(places)))
     for j in range(len(lines)):
         for i in range(len(places)):
@@ -156,13 +157,13 @@ def refine(
     """
     s = len(margin)
     nb = len(bounded)
-    A = _block(K, margin, margin)
+    A = block(K, margin, margin)
     base = np.zeros((3, s))
     if nb:
         box = np.empty((3, nb))
         for part in range(3):
             box[part, :] = parts[part]
-        accumulate(_block(K, bounded, margin), np.arange(nb), box, level, base)
+        accumulate(block(K, bounded, margin), np.arange(nb), box, level, base)
     largest = 0.0
     for i in range(s):
         largest = max(largest, A[i, i])
@@ -264,7 +265,7 @@ def slacks(
 ) -> None:
     """Find ``sum over j of K[lines[j], places[i]] * x[:, j] - rho`` for each i."""
     sums = np.zeros((3, len(places)))
-    accumulate(_block(K, lines, places), np.arange(len(lines)), x, level, sums)
+    accumulate(block(K, lines, places), np.arange(len(lines)), x, level, sums)
     for i in range(len(places)):
         a, b, c = sums[0, i], sums[1, i], sums[2, i]
         for part in range(len(rho)):

@@ -16,30 +16,80 @@ import numpy as np
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
+from forgetmem.svm.extended import accumulate, add, block, fma
 
 #: Up to this size a rebuild grows the inverse row by row, in compiled code.
 _GROWN = 96
+#: A pivot that is smaller than this times the largest sensitivity loses so many digits
+#: that the new column is refined first.
+_CLOSE = 2.0**-20
 
 
 @compiled
-def grow(R: FloatArray, s: int, column: FloatArray, diagonal: float) -> float:
-    """Take in a sample; `column` is its Q against the `s` margin samples.
+def _sharpen(
+    R: FloatArray,
+    K: FloatArray,
+    ridge: float,
+    slots: IntArray,
+    column: FloatArray,
+    b: FloatArray,
+) -> None:
+    # Refine b = -R [1; column] once, with a residual in twofold precision.
+    s = len(slots)
+    x = np.zeros((3, s))
+    x[0] = b[1:]
+    sums = np.zeros((3, s))
+    accumulate(block(K, slots, slots), np.arange(s), x, 2, sums)
+    residual = np.empty(s + 1)
+    first, second, third = -1.0, 0.0, 0.0
+    for p in range(s):
+        first, second, third = add(first, second, third, -b[p + 1])
+    residual[0] = first + (second + third)
+    for p in range(s):
+        product = ridge * b[p + 1]
+        first, second, third = add(sums[0, p], sums[1, p], 0.0, product)
+        first, second, third = add(first, second, third, fma(ridge, b[p + 1], -product))
+        first, second, third = add(first, second, third, b[0])
+        first, second, third = add(first, second, third, column[p])
+        residual[p + 1] = -(first + (second + third))
+    for j in range(s + 1):
+        value = residual[j]
+        for i in range(s + 1):
+            b[i] += R[j, i] * value
+
+
+@compiled
+def grow(
+    R: FloatArray, K: FloatArray, ridge: float, slots: IntArray, s: int, slot: int
+) -> float:
+    """Take in a sample after the first `s` of `slots`.
 
     Returns the pivot (the Schur complement); if it is not positive, R is as before.
     """
+    diagonal = K[slot, slot] + ridge
     if s == 0:
         R[0, 0] = -diagonal
         R[0, 1] = R[1, 0] = 1.0
         R[1, 1] = 0.0
         return np.inf
+    column = np.empty(s)
+    for p in range(s):
+        column[p] = K[slot, slots[p]]
     b = -R[0, : s + 1]
     for j in range(s):
         value = column[j]
         for i in range(s + 1):
             b[i] -= R[j + 1, i] * value
-    pivot = diagonal + float(b[0])
-    for j in range(s):
-        pivot += float(column[j] * b[j + 1])
+    pivot = 0.0
+    for turn in range(2):
+        pivot = diagonal + b[0]
+        top = 0.0
+        for j in range(s):
+            pivot += column[j] * b[j + 1]
+            top = max(top, R[j + 1, j + 1])
+        if turn == 1 or pivot > _CLOSE * top:
+            break
+        _sharpen(R, K, ridge, slots[:s], column, b)
     if not 0.0 < pivot < np.inf:
         return pivot
     for j in range(s + 1):
@@ -82,13 +132,8 @@ def shrink(R: FloatArray, s: int, place: int) -> bool:
 def grow_all(R: FloatArray, K: FloatArray, ridge: float, slots: IntArray) -> float:
     """Build R for `slots` one by one; returns the smallest pivot."""
     smallest = np.inf
-    column = np.empty(len(slots))
     for s in range(len(slots)):
-        line = K[slots[s]]
-        for p in range(s):
-            column[p] = line[slots[p]]
-        pivot = grow(R, s, column, line[slots[s]] + ridge)
-        smallest = min(smallest, pivot)
+        smallest = min(smallest, grow(R, K, ridge, slots, s, slots[s]))
         if not smallest > 0.0:
             break
     return smallest
@@ -188,9 +233,7 @@ class MarginInverse:
         bool
             False, with nothing changed, if its pivot is not positive.
         """
-        column = K[slot, self.margin]
-        pivot = grow(self.R, self.size, column, float(K[slot, slot]) + ridge)
-        if not pivot > 0.0:
+        if not grow(self.R, K, ridge, self.slots, self.size, slot) > 0.0:
             return False
         self.slots[self.size] = slot
         self.size += 1

@@ -34,11 +34,7 @@ _RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
 def _take_in(
     K: FloatArray, ridge: float, slot: int, R: FloatArray, slots: IntArray, size: int
 ) -> bool:
-    column = np.empty(size)
-    for p in range(size):
-        column[p] = K[slot, slots[p]]
-    pivot = grow(R, size, column, K[slot, slot] + ridge)
-    if not pivot > 0.25 * ridge:
+    if not grow(R, K, ridge, slots, size, slot) > 0.25 * ridge:
         return False
     slots[size] = slot
     return True

@@ -241,10 +241,7 @@ def pivot(
                 status[i] = _MARGIN
                 if renew:
                     continue
-                column = np.empty(size)
-                for p in range(size):
-                    column[p] = K[i, slots[p]]
-                if not grow(R, size, column, K[i, i] + ridge) > 0.0:
+                if not grow(R, K, ridge, slots, size, i) > 0.0:
                     return STALLED, size, rho
                 slots[size] = i
                 size += 1
