@@ -121,9 +121,9 @@ class Maintained:
     def _walkable(self, n_changed: int, n_after: int) -> Optimum | None:
         # The optimum, if a path should lead from it to the next one.
         few = n_changed <= max(8, n_after // 4)
-        if not few or not self._box.feasible(n_after) or self._problem().doubtful:
+        if self.optimum is None or not few or not self._box.feasible(n_after):
             return None
-        return self.optimum
+        return None if self._problem().doubtful else self.optimum
 
     def _finish(self, optimum: Optimum | None, end: Walk) -> None:
         if not self._box.feasible(len(self.samples.slots)):
