@@ -18,7 +18,13 @@ from forgetmem.groups import Role
 from forgetmem.index import FaissIndex
 from forgetmem.jit import compiled
 from forgetmem.metadata import load_metadata
-from forgetmem.ranking import Pool, SupportRanking, nearest, query_distances
+from forgetmem.ranking import (
+    Pool,
+    SupportRanking,
+    nearest,
+    query_distances,
+    smallest,
+)
 from forgetmem.records import Hit, Readout, RoleName
 from forgetmem.state import NamespaceState
 from forgetmem.store import StoredRecord
@@ -316,11 +322,7 @@ def readout(
         -state.settings.gamma * (distances - distances.min())
     )
     masses = relative / math.fsum(relative)
-    named = heapq.nsmallest(
-        m,
-        range(len(rows)),
-        key=lambda p: (-masses[p], state.ids(int(rows[p]))[0]),
-    )
+    named = smallest(-masses, rows, lambda row: state.ids(row)[0], m)
     return Readout(
         ids=tuple(state.ids(int(rows[p]))[0] for p in named),
         masses=masses[named],

@@ -111,18 +111,33 @@ def nearest(pool: Pool, q: Float32Array, k: int) -> list[int]:
     while True:
         rows, _, bound = _examine(pool, q, count)
         cosines = dots(pool.table.X[rows], q)
-        order = _order(-cosines, rows, pool.name, k)
+        order = smallest(-cosines, rows, pool.name, k)
         worst = cosines[order[-1]] if len(order) == k else -math.inf
         if math.isinf(bound) or worst > 1.0 - bound / 2.0 + _NORM_SLACK:
             return [int(rows[position]) for position in order]
         count *= 4
 
 
-def _order(
+def smallest(
     keys: FloatArray, rows: IntArray, name: Callable[[int], str], k: int
 ) -> list[int]:
-    """Positions of the `k` smallest keys, equal keys by name."""
-    if k < len(keys):
+    """Find the positions of the `k` smallest keys, equal keys by name.
+
+    Parameters
+    ----------
+    keys : ndarray of float64
+    rows : ndarray of int64
+        One for each key.
+    name : callable
+        The name of a row.
+    k : int
+
+    Returns
+    -------
+    list of int
+        In order.
+    """
+    if 0 < k < len(keys):
         cut = np.partition(keys, k - 1)[k - 1]
         positions = np.flatnonzero(keys <= cut)
     else:

@@ -261,12 +261,13 @@ class NamespaceState:
         -------
         list of ndarray of int64
         """
-        waiting = set(rows[self.table.alive[rows]].tolist())
+        seen: set[int] = set()
         groups = []
-        while waiting:
-            group = self.grouping.group(min(waiting))
-            waiting.difference_update(group.tolist())
-            groups.append(group)
+        for row in rows[self.table.alive[rows]].tolist():
+            if row not in seen:
+                group = self.grouping.group(row)
+                seen.update(group.tolist())
+                groups.append(group)
         return groups
 
     def atoms_by_key(self) -> Mapping[bytes, int]:

@@ -132,14 +132,15 @@ def removable(
     """
     reserve = np.flatnonzero(table.alive & (weights.role == Role.RESERVE))
     chosen: list[IntArray] = []
-    waiting = set(reserve.tolist())
-    while waiting:
-        component = grouping.components.members(min(waiting))
-        candidates = [row for row in component.tolist() if row in waiting]
-        waiting.difference_update(candidates)
-        if len(component) <= MAX_COMPONENT:
-            candidates.sort(key=lambda row: table.X[row].tobytes())
-            chosen += _of_component(table, keys, grouping, component, candidates)
+    seen: set[int] = set()
+    for first in reserve.tolist():
+        if first not in seen:
+            component = grouping.components.members(first)
+            candidates = component[weights.role[component] == Role.RESERVE].tolist()
+            seen.update(candidates)
+            if len(component) <= MAX_COMPONENT:
+                candidates.sort(key=lambda row: table.X[row].tobytes())
+                chosen += _of_component(table, keys, grouping, component, candidates)
     return chosen
 
 

@@ -12,6 +12,7 @@ from forgetmem.svm import (
     Certificate,
     OneClassSVM,
     Role,
+    Solution,
     fit_many,
     solution_certificate,
 )
@@ -97,7 +98,8 @@ class GroupWeights:
         groups : list of ndarray of int64
             Each with the rows of one group.
         """
-        small = [rows for rows in groups if len(rows) < _KEPT_FROM]
+        alone = [rows for rows in groups if len(rows) == 1]
+        small = [rows for rows in groups if 1 < len(rows) < _KEPT_FROM]
         for rows in groups:
             if len(rows) >= _KEPT_FROM:
                 solver, order = self._follow(rows)
@@ -105,14 +107,11 @@ class GroupWeights:
                 roles[solver.margin_] = Role.MARGIN
                 roles[solver.bounded_] = Role.BOUNDED
                 self._assign(order, solver.weights_, roles)
-        solutions = fit_many(
-            [self._vectors(rows) for rows in small],
-            gamma=self._gamma,
-            C=self._C,
-            ridge=self._ridge,
-        )
-        for rows, solution in zip(small, solutions, strict=True):
+        for rows, solution in zip(small, self._fit(small), strict=True):
             self._assign(rows, solution.weights, solution.partition)
+        if alone:
+            solution = self._fit(alone[:1])[0]  # a vector's distance from itself is 0
+            self._assign(np.concatenate(alone), solution.weights, solution.partition)
 
     def certificate(self, rows: IntArray) -> Certificate:
         """Certify the weights of one group from its vectors and weights alone.
@@ -129,6 +128,14 @@ class GroupWeights:
         return solution_certificate(
             self._vectors(rows),
             weights / weights.sum(),
+            gamma=self._gamma,
+            C=self._C,
+            ridge=self._ridge,
+        )
+
+    def _fit(self, groups: list[IntArray]) -> list[Solution]:
+        return fit_many(
+            [self._vectors(rows) for rows in groups],
             gamma=self._gamma,
             C=self._C,
             ridge=self._ridge,
