@@ -78,7 +78,7 @@ def test_pruned_records_are_gone() -> None:
 
 
 def test_compact_drops_the_certificates(tmp_path) -> None:
-    """A certificate lives beside the state: reopened it is there, compacted it is not."""
+    """Reopened, a certificate is still there; compacted, it is not."""
     X = redundant(6, 12)
     path = tmp_path / "memory.forgetmem"
     with ForgettableMemory(path, embedder=WordEmbedder(16)) as memory:
