@@ -28,7 +28,8 @@ DOT_ERROR = 1e-11
 
 
 @compiled
-def _dots(X: Vectors, q: Vectors, out: FloatArray) -> None:
+def dots_into(X: Vectors, q: Vectors, out: FloatArray) -> None:
+    """Write `dots` to `out`; for compiled callers."""
     n, d = X.shape
     whole = d - d % 16
     for i in range(n):
@@ -60,7 +61,8 @@ def _dots(X: Vectors, q: Vectors, out: FloatArray) -> None:
 
 
 @compiled
-def _squares(X: Vectors, q: Vectors, out: FloatArray) -> None:
+def squares_into(X: Vectors, q: Vectors, out: FloatArray) -> None:
+    """Write `squared_distances` to `out`; for compiled callers."""
     n, d = X.shape
     whole = d - d % 8
     for i in range(n):
@@ -103,7 +105,7 @@ def dots(X: Vectors, q: Vectors) -> FloatArray:
         Each entry depends on its row and on `q` only.
     """
     out = np.empty(len(X), dtype=np.float64)
-    _dots(X, q, out)
+    dots_into(X, q, out)
     return out
 
 
@@ -121,7 +123,7 @@ def squared_distances(X: Vectors, q: Vectors) -> FloatArray:
         Never ``2 - 2 x.y``: exactly 0 for equal vectors, and symmetric.
     """
     out = np.empty(len(X), dtype=np.float64)
-    _squares(X, q, out)
+    squares_into(X, q, out)
     return out
 
 

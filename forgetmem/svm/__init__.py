@@ -8,9 +8,9 @@ whoever found them.
 
 from __future__ import annotations
 
-from forgetmem.svm.batch import fit_many, solution_certificate
+from forgetmem.svm.batch import Solution, fit_many, solution_certificate
 from forgetmem.svm.certificate import Certificate
-from forgetmem.svm.one_class import OneClassSVM, Solution
+from forgetmem.svm.one_class import OneClassSVM
 from forgetmem.svm.partition import Role
 
 __all__ = [

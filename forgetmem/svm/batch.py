@@ -1,17 +1,48 @@
-"""Many small problems, and certificates of coefficients that come from anywhere."""
+"""Many small problems at once, and certificates of coefficients from anywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from forgetmem.arrays import as_matrix, as_vector
+from forgetmem.arrays import BoolArray, FloatArray, IntArray, as_matrix, as_vector
+from forgetmem.jit import compiled
+from forgetmem.svm.active_set import RIDGE_FLOOR
 from forgetmem.svm.certificate import Certificate, certify
-from forgetmem.svm.kernel import as_kernel, check_lengths, gram
-from forgetmem.svm.one_class import OneClassSVM, Solution, positive
-from forgetmem.svm.partition import Box
+from forgetmem.svm.extended import refine, round_off
+from forgetmem.svm.kernel import check_lengths, gram, grams
+from forgetmem.svm.margin_inverse import grow_all
+from forgetmem.svm.one_class import OneClassSVM, weights
+from forgetmem.svm.partition import Statuses
+from forgetmem.svm.pivoting import DONE, members, pivot, slack
+
+#: A problem with more rows is solved on its own.
+_SMALL = 96
+#: So many kernel values are held at a time (8 bytes each).
+_CHUNK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What `fit_many` finds for one set of rows.
+
+    Parameters
+    ----------
+    dual_coef : ndarray of shape (n_samples,), float64
+    rho : float
+    weights : ndarray of shape (n_samples,), float64
+        ``dual_coef / rho``; all 1 in the warm-up.
+    partition : ndarray of shape (n_samples,), int8
+        0 reserve, 1 margin, 2 bounded.
+    """
+
+    dual_coef: FloatArray
+    rho: float
+    weights: FloatArray
+    partition: Statuses
 
 
 def fit_many(
@@ -41,12 +72,141 @@ def fit_many(
         If a setting is bad or one of the matrices is no finite matrix.
     """
     svm = OneClassSVM(gamma, C, ridge, kernel=kernel)
-    out = []
-    for X in many:
-        svm.fit(X)
-        partition = svm.partition_
-        out.append(Solution(svm.dual_coef_, svm.rho_, svm.weights_, partition))
-    return out
+    rows = [as_matrix(X) for X in many]
+    for X in rows:
+        check_lengths(svm.kernel, X)
+    found: list[Solution | None] = [None] * len(rows)
+    small = [
+        place
+        for place, X in enumerate(rows)
+        if svm.box.feasible(len(X)) and len(X) <= _SMALL
+    ]
+    for width in sorted({rows[place].shape[1] for place in small}):
+        same = [place for place in small if rows[place].shape[1] == width]
+        for chunk in _chunks(rows, same):
+            _solve_chunk(svm, rows, chunk, found)
+    return [
+        _alone(svm, X) if solution is None else solution
+        for X, solution in zip(rows, found, strict=True)
+    ]
+
+
+def _alone(svm: OneClassSVM, X: FloatArray) -> Solution:
+    svm.fit(X)
+    return Solution(svm.dual_coef_, svm.rho_, svm.weights_, svm.partition_)
+
+
+def _chunks(rows: list[FloatArray], places: list[int]) -> list[list[int]]:
+    chunks: list[list[int]] = []
+    values = _CHUNK
+    for place in places:
+        values += len(rows[place]) ** 2
+        if values > _CHUNK:
+            chunks.append([])
+            values = len(rows[place]) ** 2
+        chunks[-1].append(place)
+    return chunks
+
+
+def _solve_chunk(
+    svm: OneClassSVM,
+    rows: list[FloatArray],
+    places: list[int],
+    found: list[Solution | None],
+) -> None:
+    starts = np.cumsum([0, *(len(rows[place]) for place in places)])
+    X = np.vstack([rows[place] for place in places])
+    K = grams(svm.kernel, svm.gamma, X, starts)
+    rests = np.array([svm.box.rest_parts(count) for count in range(_SMALL + 1)])
+    alpha, rho = np.zeros(len(X)), np.zeros(len(places))
+    status = np.ones(len(X), dtype=np.int8)
+    sure = np.zeros(len(places), dtype=np.bool_)
+    _solve_many(
+        K,
+        starts,
+        svm.ridge,
+        svm.C,
+        svm.box.parts,
+        rests,
+        svm.box.tie,
+        RIDGE_FLOOR,
+        alpha,
+        rho,
+        status,
+        sure,
+    )
+    for number, place in enumerate(places):
+        if sure[number]:
+            part = slice(starts[number], starts[number + 1])
+            level = float(rho[number])
+            found[place] = Solution(
+                alpha[part].copy(),
+                level,
+                weights(alpha[part], level),
+                status[part].copy(),
+            )
+
+
+@compiled
+def _solve_many(
+    values: FloatArray,
+    starts: IntArray,
+    ridge: float,
+    C: float,
+    parts: FloatArray,
+    rests: FloatArray,
+    tie: float,
+    floor: float,
+    alphas: FloatArray,
+    rhos: FloatArray,
+    statuses: Statuses,
+    sure: BoolArray,
+) -> None:
+    # Solve each problem in one go; `sure` where no sign and no rounding was in doubt.
+    place = 0
+    for number in range(len(starts) - 1):
+        n = starts[number + 1] - starts[number]
+        K = values[place : place + n * n].reshape(n, n)
+        place += n * n
+        alpha = alphas[starts[number] : starts[number + 1]]
+        status = statuses[starts[number] : starts[number + 1]]
+        largest = 0.0
+        for i in range(n):
+            largest = max(largest, K[i, i] + ridge)
+        if ridge < floor * largest:
+            continue
+        R = np.zeros((n + 1, n + 1))
+        slots = np.arange(n)
+        h = np.zeros(n)
+        if not grow_all(R, K, ridge, slots) > 0.0:
+            continue
+        end, size, rho = pivot(K, ridge, C, status, alpha, h, n, R, slots, n, n)
+        if end != DONE or size == 0:
+            continue
+        bounded = members(status, 2, n)
+        x = np.zeros((3, size + 1))
+        error = np.zeros(size + 1)
+        x[0, 0] = -rho
+        for p in range(size):
+            x[0, p + 1] = alpha[slots[p]]
+        rest = rests[len(bounded)]
+        rate = refine(K, ridge, slots[:size], bounded, parts, rest, R, 2, x, error)
+        if not rate < 1.0:
+            continue
+        clear = True
+        for p in range(size):
+            low = x[0, p + 1]
+            high = (parts[0] - low) + (parts[1] - x[1, p + 1])
+            clear = clear and min(low, high) > error[p + 1] + tie
+            alpha[slots[p]] = low
+        _, violation, slip = slack(K, ridge, C, status, alpha, -x[0, 0], n, h)
+        out = np.empty(size + 1)
+        if not clear or not violation < -slip or not round_off(x, error, out):
+            continue
+        for p in range(size):
+            alpha[slots[p]] = out[p + 1]
+        rhos[number] = -out[0]
+        sure[number] = True
 
 
 def solution_certificate(
@@ -77,12 +237,9 @@ def solution_certificate(
     InvalidInputError
         If an argument is bad.
     """
+    settings = OneClassSVM(gamma, C, ridge, kernel=kernel)
     rows = as_matrix(X)
-    alpha = as_vector(dual_coef, len(rows))
-    shape = as_kernel(kernel)
-    check_lengths(shape, rows)
-    width, box = positive("gamma", gamma), Box(positive("C", C))
-    K = gram(shape, width, rows)
-    return certify(
-        K, np.ascontiguousarray(alpha), positive("ridge", ridge, zero=True), box
-    )
+    check_lengths(settings.kernel, rows)
+    alpha = np.ascontiguousarray(as_vector(dual_coef, len(rows)))
+    K = gram(settings.kernel, settings.gamma, rows)
+    return certify(K, alpha, settings.ridge, settings.box)

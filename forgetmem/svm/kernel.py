@@ -11,9 +11,10 @@ import enum
 
 import numpy as np
 
-from forgetmem.arrays import FloatArray
-from forgetmem.distances import dots, squared_distances
+from forgetmem.arrays import FloatArray, IntArray
+from forgetmem.distances import dots, dots_into, squared_distances, squares_into
 from forgetmem.errors import InvalidInputError
+from forgetmem.jit import compiled
 
 
 class Kernel(enum.Enum):
@@ -111,6 +112,51 @@ def rbf(gamma: float, squared: FloatArray) -> FloatArray:
         return np.exp(squared, out=squared)
 
 
+@compiled
+def _pairs(X: FloatArray, starts: IntArray, linear: bool, out: FloatArray) -> None:
+    # Inner products or squared distances of all pairs within each run of rows, as
+    # matrices one after the other.
+    place = 0
+    for run in range(len(starts) - 1):
+        rows = X[starts[run] : starts[run + 1]]
+        n = len(rows)
+        matrix = out[place : place + n * n].reshape(n, n)
+        place += n * n
+        for i in range(n):
+            if linear:
+                dots_into(rows[i:], rows[i], matrix[i, i:])
+            else:
+                squares_into(rows[i:], rows[i], matrix[i, i:])
+        for top in range(0, n, 32):
+            for left in range(0, top + 1, 32):
+                for i in range(top, min(top + 32, n)):
+                    for j in range(left, min(left + 32, i)):
+                        matrix[i, j] = matrix[j, i]
+
+
+def grams(kernel: Kernel, gamma: float, X: FloatArray, starts: IntArray) -> FloatArray:
+    """Kernel matrices of several runs of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    gamma : float
+        Of the RBF kernel.
+    X : ndarray of shape (n_samples, n_features), float64, C-contiguous
+    starts : ndarray of int64
+        The first row of each run, and the end of the last.
+
+    Returns
+    -------
+    ndarray of float64
+        The matrices one after the other, each symmetric bit for bit.
+    """
+    sizes = np.diff(starts)
+    out = np.empty(int((sizes * sizes).sum()))
+    _pairs(X, starts, kernel is Kernel.LINEAR, out)
+    return out if kernel is Kernel.LINEAR else rbf(gamma, out)
+
+
 def gram(kernel: Kernel, gamma: float, X: FloatArray) -> FloatArray:
     """Kernel matrix of the rows of `X`.
 
@@ -126,8 +172,4 @@ def gram(kernel: Kernel, gamma: float, X: FloatArray) -> FloatArray:
     ndarray of shape (n_samples, n_samples), float64
         Symmetric bit for bit.
     """
-    K = np.empty((len(X), len(X)))
-    for row in range(len(X)):
-        K[row, row:] = kernel_row(kernel, gamma, X[row:], X[row])
-        K[row:, row] = K[row, row:]
-    return K
+    return grams(kernel, gamma, X, np.array([0, len(X)])).reshape(len(X), len(X))

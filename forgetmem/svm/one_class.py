@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,26 +43,6 @@ def positive(name: str, value: object, *, zero: bool = False) -> float:
             return number
     least = "0 or a positive number" if zero else "a positive number"
     raise InvalidInputError(f"expected {name} to be {least}, got {value!r}")
-
-
-@dataclass(frozen=True)
-class Solution:
-    """What `fit_many` finds for one set of rows.
-
-    Parameters
-    ----------
-    dual_coef : ndarray of shape (n_samples,), float64
-    rho : float
-    weights : ndarray of shape (n_samples,), float64
-        ``dual_coef / rho``; all 1 in the warm-up.
-    partition : ndarray of shape (n_samples,), int8
-        0 reserve, 1 margin, 2 bounded.
-    """
-
-    dual_coef: FloatArray
-    rho: float
-    weights: FloatArray
-    partition: np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
 class OneClassSVM:
@@ -131,7 +110,7 @@ class OneClassSVM:
         self.C = positive("C", C)
         self.ridge = positive("ridge", ridge, zero=True)
         self.kernel = as_kernel(kernel)
-        self._box = Box(self.C)
+        self.box = Box(self.C)
         self._dimension: int | None = None
         self._maintained = self._begin(np.zeros((0, 0)), None)
 
@@ -162,7 +141,7 @@ class OneClassSVM:
         return self
 
     def _begin(self, X: FloatArray, start: FloatArray | None) -> Maintained:
-        return Maintained(self.kernel, self.gamma, self.ridge, self._box, X, start)
+        return Maintained(self.kernel, self.gamma, self.ridge, self.box, X, start)
 
     def learn(self, X: ArrayLike) -> OneClassSVM:
         """Learn more rows; they follow those that are there.
@@ -357,7 +336,7 @@ class OneClassSVM:
         """
         samples = self._maintained.samples
         K = np.ascontiguousarray(samples.K[np.ix_(samples.slots, samples.slots)])
-        return certify(K, self.dual_coef_, self.ridge, self._box)
+        return certify(K, self.dual_coef_, self.ridge, self.box)
 
 
 def weights(alpha: FloatArray, rho: float) -> FloatArray:
