@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import os
 import time
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 Stamp = tuple[Inode, int]
 
 _ROOTS = "SELECT name, rootpage FROM sqlite_master"
+_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid"
+_FIXED = ("page_size", "auto_vacuum", "encoding")
+_FIXED_VALUES = (schema.PAGE_SIZE, 0, "UTF-8")
 _BUSY, _LOCKED = 5, 6
 _RAM_PRAGMAS = ("secure_delete", "temp_store")
 _DAMAGED = {11: "its pages are damaged", 26: "it is no SQLite file"}
@@ -53,6 +57,18 @@ def load_driver() -> ModuleType:
         environment variable ``FORGETMEM_SQLITE`` names.
     """
     return importlib.import_module(os.environ.get("FORGETMEM_SQLITE", "sqlite3"))
+
+
+@functools.cache
+def _expected(driver: ModuleType) -> list[tuple[Any, ...]]:
+    """Return what the schema of a memory says, from one made in RAM."""
+    connection = driver.connect(":memory:", isolation_level=None)
+    try:
+        for statement in schema.creation():
+            connection.execute(statement)
+        return list(connection.execute(_SCHEMA))
+    finally:
+        connection.close()
 
 
 class Connection:
@@ -89,6 +105,7 @@ class Connection:
                 self._open_file(path, read_only, timeout)
                 self._recover(path)
                 self._set_pragmas()
+                self._migrate(path, read_only)
                 self._check_schema(path)
         except BaseException:
             self.close()
@@ -156,18 +173,25 @@ class Connection:
                 )
         self.execute(f"PRAGMA cache_spill=-{schema.SPILL_KIB}")
 
-    def _check_schema(self, path: str) -> None:
+    def _migrate(self, path: str, read_only: bool) -> None:
+        """Bring an older file to the version of this package, in one transaction."""
         found = self.scalar("PRAGMA user_version")
-        if found != schema.VERSION:
+        if found > schema.VERSION:
             raise SchemaVersionError(found, schema.VERSION)
-        rows = self.rows("SELECT name, sql FROM sqlite_master ORDER BY rowid")
-        expected = list(schema.tables().items())
-        settings = {
-            name: self.scalar(f"PRAGMA {name}")
-            for name in ("page_size", "auto_vacuum", "encoding")
-        }
-        fixed = {"page_size": schema.PAGE_SIZE, "auto_vacuum": 0, "encoding": "UTF-8"}
-        if rows != expected or settings != fixed:
+        if found < schema.VERSION and read_only:
+            raise StoreError(
+                f"{path} has the older schema version {found} and must be opened once "
+                "with write access"
+            )
+        if found < schema.VERSION:
+            self.execute("BEGIN IMMEDIATE")
+            for statement in schema.migration(self.scalar("PRAGMA user_version")):
+                self.execute(statement)
+            self.execute("COMMIT")
+
+    def _check_schema(self, path: str) -> None:
+        settings = tuple(self.scalar(f"PRAGMA {name}") for name in _FIXED)
+        if settings != _FIXED_VALUES or self.rows(_SCHEMA) != _expected(self._driver):
             raise CorruptStoreError(
                 f"the tables of {path} are not those of a memory: something else "
                 "has changed them",
@@ -342,6 +366,28 @@ class Connection:
             source.backup(self.raw)
             source.close()
 
+    @contextlib.contextmanager
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Wait for others for another time than usual.
+
+        Parameters
+        ----------
+        seconds : float
+            For as long as the block lasts.
+        """
+        usual = self.scalar("PRAGMA busy_timeout")
+        self.execute(f"PRAGMA busy_timeout={round(1000 * seconds)}")
+        try:
+            yield
+        finally:
+            if self._raw is not None:
+                self.execute(f"PRAGMA busy_timeout={usual}")
+
+    @property
+    def foreign(self) -> bool:
+        """True in a child process, for the connection of its parent to a file."""
+        return self.path is not None and self.pid != os.getpid()
+
     def is_current(self) -> bool:
         """Tell whether the path still names the file that this connection has open.
 
@@ -383,7 +429,7 @@ class Connection:
         A connection that a fork carried into a child is left alone: closing it there
         could roll back what the parent is writing.
         """
-        if self.pid != os.getpid():
+        if self.foreign:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._raw))
         elif self._raw is not None:
             self._raw.close()

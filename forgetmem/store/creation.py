@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from forgetmem.errors import StoreError
 from forgetmem.store import schema
-from forgetmem.store.files import HeldFile, sync_folder
+from forgetmem.store.files import HeldFile, inode_of, sync_folder
 
 if TYPE_CHECKING:
-    from forgetmem.store.structure import Target
+    from forgetmem.store.source import Target
 
 #: The change counter of each file that is put into place.
 COUNTER = 1
@@ -52,6 +52,8 @@ def create_file(path: str, driver: ModuleType) -> None:
         _link(draft, path)
         sync_folder(path)
     except (OSError, driver.Error) as error:
+        if inode_of(path) is not None:
+            return  # another process was faster, and has removed the draft
         raise StoreError(f"cannot create a memory at {path}: {error}") from error
     finally:
         with contextlib.suppress(OSError):

@@ -1,41 +1,42 @@
-"""Makes sure that erased bytes are gone: look, overwrite, write anew, look again.
+"""Makes sure that what is erased is gone: look, and overwrite what belongs to nothing.
 
 SQLite's ``secure_delete`` zeroes what a row occupied, but pages that were split keep
 stale copies of rows in bytes that belong to nothing. Under an exclusive lock these are
 overwritten where they stand: nobody ever reads them, so a crash in between does no
-harm. What that cannot mend is written anew by compaction.
+harm. It is done after every transaction, for the pages that it changed, so that the
+whole file can be checked at any time.
 """
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forgetmem.errors import StoreError
 from forgetmem.store import schema
-from forgetmem.store.creation import set_counters
-from forgetmem.store.files import HeldFile, Inode, is_ours, side_files, sync_folder
+from forgetmem.store.files import is_ours, side_files, sync_folder
 from forgetmem.store.needles import SHORTEST, search
-from forgetmem.store.pages import page_table
+from forgetmem.store.pages import INTERIOR, LEAF, SCHEMA_LEAF, page_table
+from forgetmem.store.source import Image, Source, Target
 from forgetmem.store.structure import (
     RESERVED,
-    Image,
     Layout,
-    Source,
     StructureReport,
-    Target,
     read_layout,
     scan_pages,
 )
+from forgetmem.store.touched import trunks
 
 if TYPE_CHECKING:
     from forgetmem.store.connection import Connection
+
+#: No page has more references to others than this.
+_MOST_CELLS = schema.PAGE_SIZE // 6
+
+_TREES = (INTERIOR, LEAF, SCHEMA_LEAF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _side_bytes(path: str | None) -> Iterator[tuple[Path, bytes]]:
 
 
 def scrub(target: Target, layout: Layout) -> None:
-    """Overwrite with zeros, in place, what belongs to nothing.
+    """Overwrite with zeros, in place, what a look has found to belong to nothing.
 
     Parameters
     ----------
@@ -122,23 +123,9 @@ def scrub(target: Target, layout: Layout) -> None:
         Locked against all readers and writers.
     layout : Layout
         What was found in it.
-
-    Notes
-    -----
-    The change counter goes first, so that no process writes a page back from a cache
-    that it filled before.
     """
-    head = target.read(28, 0)
-    counter = ((int.from_bytes(head[24:28], "big") + 1) & 0xFFFFFFFF).to_bytes(4, "big")
-    target.write(counter, 24)
-    target.write(counter, 92)
-    table = page_table(layout.pages)
-    for page in layout.residue:
-        table.counts[:] = 0
-        offset = (page - 1) * schema.PAGE_SIZE
-        data = np.frombuffer(target.read(schema.PAGE_SIZE, offset), np.uint8).copy()
-        scan_pages(data, page, table, wipe=True)
-        target.write(data.tobytes(), offset)
+    _count_change(target)
+    scrub_pages(target, layout.residue)
     for page, start in layout.tails:
         rest = bytes(schema.PAGE_SIZE - start)
         target.write(rest, (page - 1) * schema.PAGE_SIZE + start)
@@ -146,6 +133,68 @@ def scrub(target: Target, layout: Layout) -> None:
         target.write(bytes(RESERVED[1] - RESERVED[0]), RESERVED[0])
     if layout.trailing:
         target.truncate(layout.pages * schema.PAGE_SIZE)
+
+
+def scrub_pages(target: Target, pages: Iterable[int]) -> bool:
+    """Overwrite with zeros, in place, what belongs to nothing in some pages.
+
+    Parameters
+    ----------
+    target : Target
+        Locked against all readers and writers.
+    pages : iterable of int
+        Pages of trees are scrubbed, others are passed over.
+
+    Returns
+    -------
+    bool
+        Whether anything was written.
+    """
+    table = page_table(_MOST_CELLS)
+    counted = False
+    for page in pages:
+        offset = (page - 1) * schema.PAGE_SIZE
+        data = np.frombuffer(target.read(schema.PAGE_SIZE, offset), np.uint8)
+        top = 100 if page == 1 else 0
+        if len(data) < schema.PAGE_SIZE or data[top] not in _TREES:
+            continue
+        table.counts[:] = 0
+        wiped = data.copy()
+        # All pages but the first are alike, so a short table will do.
+        number = min(page, 2)
+        table.bad[number] = 0
+        scan_pages(wiped, number, table, wipe=True)
+        if table.residue[number] and not table.bad[number]:
+            counted = counted or _count_change(target)
+            target.write(wiped.tobytes(), offset)
+    return counted
+
+
+def scrub_lists(target: Target) -> None:
+    """Overwrite with zeros what stands behind the entries of the list of free pages.
+
+    Parameters
+    ----------
+    target : Target
+        Locked against all readers and writers.
+    """
+    for page, leaves in trunks(target):
+        end = page * schema.PAGE_SIZE
+        start = end - schema.PAGE_SIZE + 8 + 4 * len(leaves)
+        if any(target.read(end - start, start)):
+            target.write(bytes(end - start), start)
+
+
+def _count_change(target: Target) -> bool:
+    """Count a change, before anything is overwritten.
+
+    So no process writes a page back from a cache that it filled before.
+    """
+    head = target.read(28, 0)
+    counter = ((int.from_bytes(head[24:28], "big") + 1) & 0xFFFFFFFF).to_bytes(4, "big")
+    target.write(counter, 24)
+    target.write(counter, 92)
+    return True
 
 
 def mend_in_place(connection: Connection, needles: Mapping[str, bytes]) -> Look:
@@ -184,65 +233,3 @@ def remove_side_files(path: str) -> None:
         if is_ours(path, side):
             side.unlink(missing_ok=True)
     sync_folder(path)
-
-
-def rewrite(connection: Connection, path: str) -> None:
-    """Replace the file by one that is a function of the rows alone.
-
-    Parameters
-    ----------
-    connection : Connection
-        With an exclusive lock that outlives its transactions.
-    path : str
-        The memory's file.
-
-    Raises
-    ------
-    StoreError
-        If there is no room for it; the old file stays.
-    """
-    fresh = f"{path}-compact"
-    try:
-        Path(fresh).unlink(missing_ok=True)
-        connection.execute("PRAGMA synchronous=OFF")
-        connection.execute("PRAGMA cache_spill=ON")
-        connection.execute("VACUUM INTO ?", (fresh,))
-        inode = _finish(fresh, connection.roots_of(fresh))
-        shutil.copymode(path, fresh)
-        Path(fresh).replace(path)
-        connection.replaced_by = inode
-        sync_folder(path)
-    except OSError as error:
-        raise StoreError(f"cannot compact {path}: {error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            Path(fresh).unlink(missing_ok=True)
-
-
-def _finish(fresh: str, roots: Mapping[str, int]) -> Inode:
-    """Zero what even a new file holds in bytes that belong to nothing; sync it."""
-    file = HeldFile(fresh, writable=True)
-    try:
-        layout = read_layout(file, roots)
-        if layout.damage:
-            raise StoreError(f"the compacted file is damaged: {layout.damage[0]}")
-        scrub(file, layout)
-        set_counters(file)
-        file.sync()
-        return file.inode
-    finally:
-        file.close()
-
-
-def rewrite_ram(connection: Connection) -> None:
-    """Write the tables in RAM anew, and nothing that belongs to nothing.
-
-    Parameters
-    ----------
-    connection : Connection
-        Of a memory without a file.
-    """
-    connection.execute("VACUUM")
-    image = Image(connection.image())
-    scrub(image, read_layout(image, connection.roots()))
-    connection.load(image.data)

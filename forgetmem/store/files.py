@@ -73,6 +73,11 @@ class HeldFile:
             self._fd = _descriptors[inode][writable][0]
         self._open = True
 
+    @property
+    def closed(self) -> bool:
+        """True after `close`."""
+        return not self._open
+
     def size(self) -> int:
         """Return the length of the file.
 

@@ -22,10 +22,12 @@ from forgetmem.store.pages import (
     LEAF,
     SCHEMA_LEAF,
     PageTable,
-    _read_tree_page,
     page_table,
+    read_tree_page,
 )
-from forgetmem.store.structure import BLOCK, Layout, Source, shapes
+from forgetmem.store.rows import shapes
+from forgetmem.store.source import Source
+from forgetmem.store.structure import BLOCK, Layout
 
 #: Shorter byte strings are everywhere and say nothing.
 SHORTEST = 12
@@ -236,7 +238,7 @@ def _map_page(
     flag = block[100] if page == 1 else block[0]
     if (flag == SCHEMA_LEAF) if page == 1 else (flag in (INTERIOR, LEAF)):
         table.counts[:] = 0
-        _read_tree_page(block, page, 0, page_size, shapes, scratch, live, False, table)
+        read_tree_page(block, page, 0, page_size, shapes, scratch, live, False, table)
     elif used > 4:
         live[4:used] = 1
 

@@ -14,29 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forgetmem.jit import compiled
+from forgetmem.store.rows import tables_of_row, varint
 
 INTERIOR, LEAF, SCHEMA_LEAF = 2, 10, 13
-
-#: What a column of a row may be, see `SHAPES`; larger numbers are 1000 + the one
-#: serial type that is allowed.
-TEXT, TEXT_OR_NULL, FLOATS, INTEGER, BLOB = 1, 2, 3, 4, 5
-
-
-def blob(size: int) -> int:
-    """Return the code of a column that holds a blob of one size.
-
-    Parameters
-    ----------
-    size : int
-        Its bytes.
-
-    Returns
-    -------
-    int
-        1000 + the serial type.
-    """
-    return 1000 + 12 + 2 * size
-
 
 BAD_HEADER, BAD_CELL, BAD_ROW, OVERLAP, BAD_FRAGMENTS, TOO_MANY = 1, 2, 3, 4, 5, 6
 
@@ -125,73 +105,6 @@ def _long(data: NDArray[np.uint8], at: int) -> int:
 
 
 @compiled
-def _varint(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """Return value and size of a varint in its shortest form; size 0 if it is none."""
-    value = 0
-    for size in range(8):
-        if at + size >= end:
-            return 0, 0
-        byte = int(np.int64(data[at + size]))
-        value = (value << 7) | (byte & 0x7F)
-        if byte < 0x80:
-            if size and value < 1 << (7 * size):
-                return 0, 0
-            return value, size + 1
-    return 0, 0
-
-
-@compiled
-def _fits(code: int, serial: int) -> bool:
-    """Tell whether a value of a serial type may stand in a column."""
-    text = serial >= 13 and serial % 2 == 1
-    return (
-        (code == TEXT and text)
-        or (code == TEXT_OR_NULL and (text or serial == 0))
-        or (code == FLOATS and serial >= 12 and serial % 8 == 4)
-        or (code == BLOB and serial >= 12 and serial % 2 == 0)
-        or (code == INTEGER and (1 <= serial <= 6 or serial == 8 or serial == 9))
-        or code == 1000 + serial
-    )
-
-
-@compiled
-def _size_of(serial: int) -> int:
-    """Return how many bytes a value of a serial type takes."""
-    if serial >= 12:
-        return (serial - 12) // 2
-    if serial < 5:
-        return serial
-    return (6, 8, 8, 0, 0, 0, 0)[serial - 5]
-
-
-@compiled
-def _tables_of_row(
-    data: NDArray[np.uint8], at: int, end: int, size: int, shapes: NDArray[np.int64]
-) -> int:
-    """Return the bit set of the tables that a record of `size` bytes may be of."""
-    header, step = _varint(data, at, end)
-    if step == 0 or header > size or at + header > end:
-        return 0
-    position, stop = at + step, at + header
-    possible = (1 << len(shapes)) - 1
-    column, total = 0, header
-    while position < stop:
-        serial, step = _varint(data, position, stop)
-        column += 1
-        if step == 0 or column >= shapes.shape[1]:
-            return 0
-        for table in range(len(shapes)):
-            if not _fits(shapes[table, column], serial):
-                possible &= ~(1 << table)
-        total += _size_of(serial)
-        position += step
-    for table in range(len(shapes)):
-        if shapes[table, 0] != column:
-            possible &= ~(1 << table)
-    return possible if total == size else 0
-
-
-@compiled
 def _read_other(
     data: NDArray[np.uint8], words: NDArray[np.uint64], base: int, end: int
 ) -> int:
@@ -216,11 +129,11 @@ def _read_cell(
 ) -> tuple[int, int, int]:
     """Return a cell's end (0: bad), its bytes that overflow, and its tables."""
     at += 4 if flag == INTERIOR else 0
-    size, step = _varint(data, at, end)
+    size, step = varint(data, at, end)
     at += step
     most = (page_size - 12) * 64 // 255 - 23
     if flag == SCHEMA_LEAF and step:
-        _, step = _varint(data, at, end)
+        _, step = varint(data, at, end)
         at += step
         most = page_size - 35
     local = size
@@ -231,7 +144,7 @@ def _read_cell(
     stop = at + local + (4 if size > local else 0)
     if step == 0 or stop > end:
         return 0, 0, 0
-    possible = _tables_of_row(data, at, at + local, size, shapes)
+    possible = tables_of_row(data, at, at + local, size, shapes)
     return stop, size - local, possible
 
 
@@ -367,7 +280,7 @@ def _read_gaps(
 
 
 @compiled
-def _read_tree_page(
+def read_tree_page(
     data: NDArray[np.uint8],
     page: int,
     base: int,
@@ -445,7 +358,7 @@ def read_pages(
         base = index * page_size
         flag = data[base + 100] if page == 1 else data[base]
         if (flag == SCHEMA_LEAF) if page == 1 else (flag in (INTERIOR, LEAF)):
-            _read_tree_page(
+            read_tree_page(
                 data, page, base, page_size, shapes, lengths, live, wipe, table
             )
         elif page == 1 or flag:

@@ -66,32 +66,29 @@ def creation() -> list[str]:
     list of str
         Pragmas, then every migration from the first version on.
     """
-    statements = [
+    return [
         f"PRAGMA page_size={PAGE_SIZE}",
         "PRAGMA auto_vacuum=NONE",
         "PRAGMA encoding='UTF-8'",
-        "BEGIN",
-    ]
-    for migration in MIGRATIONS:
-        statements.extend(migration)
-    statements += [
         f"PRAGMA application_id={APPLICATION_ID}",
-        f"PRAGMA user_version={VERSION}",
+        "BEGIN",
+        *migration(0),
         "COMMIT",
     ]
-    return statements
 
 
-def tables() -> dict[str, str]:
-    """Return each table's name and the text that creates it, in their order.
+def migration(version: int) -> list[str]:
+    """Return the statements that lead from a version to the one of this package.
+
+    Parameters
+    ----------
+    version : int
+        What the file has; 0 is an empty database.
 
     Returns
     -------
-    dict of str to str
-        What ``sqlite_schema`` must hold, and nothing else.
+    list of str
+        To be run in one transaction.
     """
-    return {
-        statement.split(" ", 3)[2]: statement
-        for migration in MIGRATIONS
-        for statement in migration
-    }
+    steps = [statement for step in MIGRATIONS[version:] for statement in step]
+    return [*steps, f"PRAGMA user_version={len(MIGRATIONS)}"]

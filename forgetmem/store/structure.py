@@ -7,43 +7,18 @@ must be zero, or be structure that says nothing (pointers, counts, sizes).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forgetmem.arrays import IntArray
 from forgetmem.store import schema
-from forgetmem.store.codec import DIGEST_SIZE, KEY_SIZE, SEAL_SIZE, STATE_SIZE
 from forgetmem.store.files import MAGIC
-from forgetmem.store.pages import (
-    BLOB,
-    FLOATS,
-    INTEGER,
-    REASONS,
-    TEXT,
-    TEXT_OR_NULL,
-    PageTable,
-    blob,
-    page_table,
-    read_pages,
-)
-
-#: Columns of each table in the order of the file, see `forgetmem.store.pages`.
-COLUMNS: Mapping[str, tuple[int, ...]] = {
-    "setting": (TEXT, TEXT),
-    "record": (
-        TEXT, TEXT, TEXT_OR_NULL, TEXT, blob(KEY_SIZE), blob(DIGEST_SIZE),
-        blob(SEAL_SIZE), TEXT,
-    ),
-    "atom": (TEXT, blob(KEY_SIZE), blob(STATE_SIZE)),
-    "vector": (TEXT, blob(KEY_SIZE), FLOATS),
-    "root": (TEXT, blob(DIGEST_SIZE)),
-    "certificate": (TEXT, BLOB, TEXT),
-    "sqlite_schema": (TEXT, TEXT, TEXT, INTEGER, TEXT),
-}  # fmt: skip
+from forgetmem.store.pages import REASONS, PageTable, page_table, read_pages
+from forgetmem.store.rows import COLUMNS, shapes
+from forgetmem.store.source import Source
 
 #: Bytes that are read at once.
 BLOCK = 1 << 20
@@ -68,110 +43,6 @@ _FIXED = (
 _LOCK_BYTE = 0x40000000
 
 _SHOWN = 8
-
-
-class Source(Protocol):
-    """Bytes of a database, from a file or from RAM."""
-
-    def size(self) -> int:
-        """Return how many bytes there are."""
-        ...
-
-    def read(self, size: int, offset: int) -> bytes:
-        """Return up to `size` bytes from `offset` on."""
-        ...
-
-    def blocks(self, size: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """Yield offset and bytes, block by block."""
-        ...
-
-
-class Target(Source, Protocol):
-    """Bytes that can also be overwritten."""
-
-    def write(self, data: bytes, offset: int) -> None:
-        """Overwrite bytes in place."""
-        ...
-
-    def truncate(self, size: int) -> None:
-        """Cut off what stands past the end."""
-        ...
-
-
-class Image:
-    """The bytes of a database in RAM.
-
-    Parameters
-    ----------
-    data : bytes
-        All of them.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self.data = bytearray(data)
-
-    def size(self) -> int:
-        """Return how many bytes there are.
-
-        Returns
-        -------
-        int
-            The length.
-        """
-        return len(self.data)
-
-    def read(self, size: int, offset: int) -> bytes:
-        """Return bytes of the image.
-
-        Parameters
-        ----------
-        size, offset : int
-            In bytes.
-
-        Returns
-        -------
-        bytes
-            Shorter at the end.
-        """
-        return bytes(self.data[offset : offset + size])
-
-    def blocks(self, size: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """Yield the image block by block.
-
-        Parameters
-        ----------
-        size : int
-            Bytes in a block; the last one may be shorter.
-
-        Yields
-        ------
-        tuple of (int, ndarray of uint8)
-            Offset, and the bytes.
-        """
-        for offset in range(0, len(self.data), size):
-            yield offset, np.frombuffer(self.read(size, offset), np.uint8).copy()
-
-    def write(self, data: bytes, offset: int) -> None:
-        """Overwrite bytes in place.
-
-        Parameters
-        ----------
-        data : bytes
-            The new ones.
-        offset : int
-            Where they go.
-        """
-        self.data[offset : offset + len(data)] = data
-
-    def truncate(self, size: int) -> None:
-        """Cut off what stands past the end.
-
-        Parameters
-        ----------
-        size : int
-            Bytes to keep.
-        """
-        del self.data[size:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,22 +116,6 @@ class Layout:
         if self.reserved:
             found.append("the reserved part of the header is not zero")
         return found
-
-
-def shapes() -> IntArray:
-    """Return the columns of all tables as `forgetmem.store.pages.read_pages` needs.
-
-    Returns
-    -------
-    ndarray of int64
-        One row a table, the schema last.
-    """
-    widest = max(len(columns) for columns in COLUMNS.values())
-    array = np.zeros((len(COLUMNS), widest + 1), dtype=np.int64)
-    for row, columns in enumerate(COLUMNS.values()):
-        array[row, 0] = len(columns)
-        array[row, 1 : len(columns) + 1] = columns
-    return array
 
 
 def scan_pages(
