@@ -202,7 +202,7 @@ def prune_certificate(number: int, horizon: PruneHorizon) -> PruneCertificate:
     return PruneCertificate(
         number=number,
         pruned=horizon.pruned,
-        retained=len(horizon.weights),
+        retained=horizon.retained,
         slack=horizon.slack,
         used=horizon.used,
         angle=horizon.angle,

@@ -135,21 +135,28 @@ def test_horizon_is_never_wrongly_valid(options: dict[str, object], seed: int) -
 
 
 def test_horizon_expires_before_a_record_comes_back() -> None:
-    """Driving additions brings a pruned record back; by then it is not valid."""
+    """Additions that draw weight away bring a pruned record back: it had expired."""
     X = redundant(3, 12, d=8, noise=0.12)
     twin, memory = filled(X), filled(X)
     memory.prune()
     pruned = sorted(set(twin.ids()) - set(memory.ids()))
-    outward = X[int(pruned[0][1:])] - X[:12].mean(axis=0)
+    x = twin.get(pruned[0])[0].embedding.astype(np.float64)
     came_back = False
     for step in range(40):
-        vector = X[:12].mean(axis=0) - (0.05 + 0.02 * step) * 8 * outward
+        support = [r for r in twin.get(twin.ids()) if r.role != "reserve"]
+        near = max((r.embedding.astype(np.float64) for r in support), key=x.__matmul__)
         for one in (twin, memory):
+            vector = near + (0.2 + 0.1 * step) * (near - x)
             one.add([f"new {step}"], ids=[f"n{step}"], embeddings=[vector])
         states = _states(twin)
         if any(states[id][1] != "reserve" for id in pruned):
             came_back = True
-            certificates = memory.stats()["prune_certificates"]
-            assert not all(one["valid"] for one in certificates)
+            expired = [
+                one for one in memory.stats()["prune_certificates"] if not one["valid"]
+            ]
+            assert [one["reason"] for one in expired] == [
+                "later records have used up its slack"
+            ]
+            assert expired[0]["used"] > expired[0]["slack"]
             break
     assert came_back

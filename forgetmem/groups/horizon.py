@@ -34,8 +34,8 @@ class PruneHorizon:
 
     Attributes
     ----------
-    pruned : int
-        Vectors that were removed.
+    pruned, retained : int
+        Vectors that were removed from the group, and that were left.
     slack : float
         Smallest slack of a removed vector, rounded down.
     used : float
@@ -51,6 +51,7 @@ class PruneHorizon:
     """
 
     pruned: int
+    retained: int
     slack: float
     used: float
     angle: float
@@ -144,7 +145,13 @@ def horizon_of(
         for row, value in zip(retained.tolist(), w, strict=True)
     }
     return PruneHorizon(
-        len(removed), max(0.0, slack - _MARGIN), 0.0, angle + _MARGIN, whole, named
+        pruned=len(removed),
+        retained=len(retained),
+        slack=max(0.0, slack - _MARGIN),
+        used=0.0,
+        angle=angle + _MARGIN,
+        whole=whole,
+        weights=named,
     )
 
 
@@ -237,10 +244,10 @@ class Horizons:
         size = len(component) + self._pruned_in(group)
         if horizon.whole and limit is not None and size > limit:
             return horizon.expired("its group has become too large")
-        used = self._distance(horizon, group)
-        if used > horizon.slack:
+        horizon = replace(horizon, used=self._distance(horizon, group))
+        if horizon.used > horizon.slack:
             return horizon.expired("later records have used up its slack")
-        return replace(horizon, used=used)
+        return horizon
 
     def _pruned_in(self, group: IntArray) -> int:
         members = set(group.tolist())
