@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,20 +66,27 @@ class Answer:
 
 
 class Matching:
-    """The records that a `where` lets through; all of them without one.
+    """The records that a `where` and a choice of ids let through; else all.
 
     Parameters
     ----------
     state : NamespaceState
     where : Filter or None
+    among : set of str, optional
+        Ids; unknown ones have no effect.
     """
 
-    def __init__(self, state: NamespaceState, where: Filter | None) -> None:
+    def __init__(
+        self,
+        state: NamespaceState,
+        where: Filter | None,
+        among: Set[str] | None = None,
+    ) -> None:
         self._state = state
         self.rows: BoolArray | None = None
         self._ids: dict[int, list[str]] | None = None
-        if where is not None:
-            self._select(where)
+        if where is not None or among is not None:
+            self._select(where, state.entries if among is None else among)
 
     def ids(self, row: int) -> list[str]:
         """Return the matching records with one vector, ascending.
@@ -118,16 +125,20 @@ class Matching:
             return sorted(self._state.entries)
         return sorted(id for ids in self._ids.values() for id in ids)
 
-    def _select(self, where: Filter) -> None:
+    def _select(self, where: Filter | None, among: Iterable[str]) -> None:
+        entries = self._state.entries
         verdicts: dict[str, bool] = {}
         self._ids = {}
-        for id, entry in self._state.entries.items():
-            verdict = verdicts.get(entry.metadata)
-            if verdict is None:
-                verdict = where.matches(self._state.metadata(id))
-                verdicts[entry.metadata] = verdict
-            if verdict:
-                self._ids.setdefault(entry.row, []).append(id)
+        for id in among:
+            entry = entries.get(id)
+            if entry is None:
+                continue
+            if where is not None:
+                if entry.metadata not in verdicts:
+                    verdicts[entry.metadata] = where.matches(self._state.metadata(id))
+                if not verdicts[entry.metadata]:
+                    continue
+            self._ids.setdefault(entry.row, []).append(id)
         for ids in self._ids.values():
             ids.sort()
         self.rows = np.zeros(len(self._state.table.X), dtype=np.bool_)

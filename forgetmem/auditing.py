@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from forgetmem.proof import (
     AuditReport,
     Check,
     Commitment,
+    Elsewhere,
     ForgetProof,
     GroupCertificate,
     PruneCertificate,
@@ -85,7 +87,10 @@ def rebuilt(
 
 
 def verify(
-    collection: Collection, proof: ForgetProof, public_key: bytes | None
+    collection: Collection,
+    proof: ForgetProof,
+    public_key: bytes | None,
+    elsewhere: Mapping[str, Iterable[str]],
 ) -> Verdict:
     """Check a proof against the file; see `ForgettableMemory.verify`.
 
@@ -94,6 +99,7 @@ def verify(
     collection : Collection
     proof : ForgetProof
     public_key : bytes or None
+    elsewhere : mapping of str to iterable of str
 
     Returns
     -------
@@ -105,6 +111,7 @@ def verify(
         checks.append(_optimal(state)[0])
         checks.append(_same_state(collection, state, proof))
         checks.append(_absent(tx, proof))
+    checks += [_absent_elsewhere(proof, one, elsewhere) for one in proof.elsewhere]
     return Verdict.of(checks)
 
 
@@ -342,6 +349,25 @@ def _absent(tx: ReadTransaction, proof: ForgetProof) -> Check:
         name="content",
         outcome="failed",
         detail=f"forgotten content is there again: {named}",
+    )
+
+
+def _absent_elsewhere(
+    proof: ForgetProof, one: Elsewhere, elsewhere: Mapping[str, Iterable[str]]
+) -> Check:
+    key = proof.key
+    if key is None or one.system not in elsewhere:
+        return Check(
+            name=one.system,
+            outcome="not checked",
+            detail="needs the key, and the names that this system has now",
+        )
+    now = {commit(key, one.system, name.encode()) for name in elsewhere[one.system]}
+    again = len(now.intersection(one.removed))
+    return Check(
+        name=one.system,
+        outcome="failed" if again else "passed",
+        detail=f"{again} of {len(one.removed)} removed names are there again",
     )
 
 

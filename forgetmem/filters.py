@@ -21,6 +21,10 @@ rules, which hold for every operator and never raise while matching:
   records without the key; ``$exists`` tells whether the key is there at all.
 - ``$gt $gte $lt $lte`` order numbers among numbers and strings among strings (by
   code point). Another type, a missing key or ``None`` does not match.
+
+Where this language does not reach, a `where` may be a function of the metadata::
+
+    lambda metadata: metadata.get("team", "").startswith("ops")
 """
 
 from __future__ import annotations
@@ -30,12 +34,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeGuard, final
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeGuard, final
 
 from forgetmem.errors import InvalidInputError
 from forgetmem.metadata import MAX_DEPTH, check_json
 
-__all__ = ["Filter", "parse_filter"]
+__all__ = ["Filter", "Where", "parse_filter"]
+
+#: What a caller gives as `where`: a dict, or a function of the metadata.
+Where: TypeAlias = Mapping[str, Any] | Callable[[Mapping[str, Any]], bool]
 
 
 class Filter(ABC):
@@ -137,6 +145,18 @@ class Ordered(Filter):
         return _is_number(value) and self.compare(value, self.bound)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Predicate(Filter):
+    """A caller's function must say so; an exception of it passes through."""
+
+    function: Callable[[Mapping[str, Any]], bool]
+
+    def matches(self, metadata: Mapping[str, object]) -> bool:
+        """Tell what the function says of a read-only view."""
+        return bool(self.function(MappingProxyType(metadata)))
+
+
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
@@ -147,12 +167,12 @@ _ON_KEYS = "$eq $ne $gt $gte $lt $lte $in $nin $exists $not"
 _BETWEEN = "$and $or $not"
 
 
-def parse_filter(where: Mapping[str, object], *, allow_empty: bool = False) -> Filter:
+def parse_filter(where: Where, *, allow_empty: bool = False) -> Filter:
     """Check a `where` and make it a predicate.
 
     Parameters
     ----------
-    where : mapping
+    where : mapping or callable
         As described at the top of this module.
     allow_empty : bool, default False
         Whether ``{}`` is accepted, as a filter that matches every record.
@@ -170,6 +190,8 @@ def parse_filter(where: Mapping[str, object], *, allow_empty: bool = False) -> F
     """
     if allow_empty and isinstance(where, Mapping) and not where:
         return AllOf(())
+    if callable(where):
+        return Predicate(where)
     return _parse_where(where, "where", 0)
 
 

@@ -26,7 +26,7 @@ from forgetmem.collection import Collection
 from forgetmem.embedding import AnyEmbedder, as_embedder
 from forgetmem.encoding import Encoder, normalised, normalised_query
 from forgetmem.errors import DimensionMismatchError, InvalidInputError
-from forgetmem.filters import parse_filter
+from forgetmem.filters import Where, parse_filter
 from forgetmem.metadata import load_metadata
 from forgetmem.proof import AuditReport, ForgetProof, PruneCertificate, Verdict
 from forgetmem.records import Hit, Readout, Record
@@ -282,7 +282,8 @@ class ForgettableMemory:
         query: str | ArrayLike,
         k: int = 5,
         *,
-        where: Mapping[str, Any] | None = None,
+        where: Where | None = None,
+        among: Iterable[str] | None = None,
         ranking: Literal["support", "similarity"] = "support",
     ) -> list[Hit]:
         """Find the records that answer a query.
@@ -293,9 +294,13 @@ class ForgettableMemory:
             A text, or its vector.
         k : int
             How many hits at most, at least 0.
-        where : dict, optional
-            A condition on the metadata, see `forgetmem.filters`. With it, matching
-            records are ranked as if no others were there.
+        where : dict or callable, optional
+            A condition on the metadata, see `forgetmem.filters`, or a function of the
+            metadata that tells whether a record is meant; it must not use the memory.
+            With it, matching records are ranked as if no others were there.
+        among : iterable of str, optional
+            Ids of the only records that may be found, in the same sense; unknown ones
+            have no effect.
         ranking : {"support", "similarity"}
             ``"support"`` chooses greedily among support records, each look-alike
             already chosen counting ``diminish`` times: copies do not crowd the answer.
@@ -319,6 +324,7 @@ class ForgettableMemory:
             )
         count = _count(k, "k")
         condition = parse_filter(where) if where is not None else None
+        chosen = None if among is None else _distinct(among)
         q, rank = self._query(query), by_support
         if ranking == "similarity":
             rank = by_similarity
@@ -326,7 +332,7 @@ class ForgettableMemory:
             if not count or not len(state):
                 return []
             _check_dimension(state, q)
-            matching = Matching(state, condition)
+            matching = Matching(state, condition, chosen)
             answers = rank(state, matching, q, count)
             records = tx.get(self.namespace, [answer.id for answer in answers])
             return hits(state, matching, q, answers, records)
@@ -396,7 +402,7 @@ class ForgettableMemory:
         ids: str | Iterable[str] | None = None,
         *,
         source_id: str | None = None,
-        where: Mapping[str, Any] | None = None,
+        where: Where | None = None,
         missing: Literal["raise", "ignore"] = "raise",
         audit: Literal["rebuild"] | None = None,
     ) -> ForgetProof:
@@ -409,8 +415,8 @@ class ForgettableMemory:
         ids : str or iterable of str, optional
         source_id : str, optional
             Every record that came from this document.
-        where : dict, optional
-            Every record whose metadata matches; must not be empty.
+        where : dict or callable, optional
+            Every record whose metadata matches; a dict must not be empty.
         missing : {"raise", "ignore"}
             Whether an unknown id is an error, or is listed in the proof.
         audit : "rebuild", optional
@@ -458,6 +464,7 @@ class ForgettableMemory:
         key: bytes | str | Path | None = None,
         *,
         public_key: bytes | None = None,
+        elsewhere: Mapping[str, Iterable[str]] | None = None,
     ) -> Verdict:
         """Check a proof against the memory as it is now.
 
@@ -470,6 +477,8 @@ class ForgettableMemory:
             or that lies beside it. Without a key, what needs it is not checked.
         public_key : bytes, optional
             Of whoever should have signed the proof.
+        elsewhere : mapping of str to iterable of str, optional
+            By system, the names that other systems of the proof have now.
 
         Returns
         -------
@@ -486,7 +495,7 @@ class ForgettableMemory:
             document = ForgetProof.load(proof, key)
         else:
             document = proof if key is None else proof.with_key(key)
-        return auditing.verify(self._collection, document, public_key)
+        return auditing.verify(self._collection, document, public_key, elsewhere or {})
 
     def audit(self, *, deep: bool = False) -> AuditReport:
         """Check the whole memory against an independent rebuild.
@@ -555,6 +564,12 @@ def _count(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise InvalidInputError(f"{name} must be an integer of at least 0")
     return int(value)
+
+
+def _distinct(ids: Iterable[str]) -> frozenset[str]:
+    if isinstance(ids, str):
+        raise InvalidInputError("expected among as several ids, got one str")
+    return frozenset(ids)
 
 
 def _check_dimension(state: NamespaceState, q: Float32Array) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -123,6 +123,21 @@ class StorageEvidence(_Document):
     needles: int
 
 
+class Elsewhere(_Document):
+    """What another system, which had traces of the records, removed with them.
+
+    Attributes
+    ----------
+    system : str
+        Which one, for example ``"langchain record manager"``.
+    removed : tuple of str
+        HMAC under the key of each name (a key, an id) that is no longer there.
+    """
+
+    system: str
+    removed: tuple[str, ...]
+
+
 class Signature(_Document):
     """An Ed25519 signature of a proof.
 
@@ -160,6 +175,8 @@ class ForgetProof(_Document):
     groups : tuple of GroupCertificate
         Of every group that the records were in.
     storage : StorageEvidence
+    elsewhere : tuple of Elsewhere
+        Of other systems that removed traces; a memory cannot look into them.
     reference : str
         The state that this speaks of.
     not_covered : tuple of str
@@ -189,6 +206,7 @@ class ForgetProof(_Document):
     settings: dict[str, Any]
     groups: tuple[GroupCertificate, ...]
     storage: StorageEvidence
+    elsewhere: tuple[Elsewhere, ...] = ()
     reference: str
     not_covered: tuple[str, ...] = NOT_COVERED
     checksum: str = ""
@@ -212,6 +230,34 @@ class ForgetProof(_Document):
         mac = commit(key, "proof", self.body())
         update = {"checksum": self._checksum(mac), "mac": mac, "key": key}
         return self.model_copy(update=update)
+
+    def also_removed(self, system: str, names: Iterable[str]) -> Self:
+        """Return this proof with what another system removed, sealed again.
+
+        Parameters
+        ----------
+        system : str
+            Which one.
+        names : iterable of str
+            What it no longer has; stands in the proof as HMACs only.
+
+        Returns
+        -------
+        ForgetProof
+            Without a signature: sign what is to be published.
+
+        Raises
+        ------
+        ProofError
+            If this proof was loaded without its key.
+        """
+        if self.key is None:
+            raise ProofError("a proof can be extended with its key only")
+        key = self.key
+        removed = sorted({commit(key, system, name.encode()) for name in names})
+        entry = Elsewhere(system=system, removed=tuple(removed))
+        update = {"elsewhere": (*self.elsewhere, entry), "signature": None}
+        return self.model_copy(update=update).sealed(key)
 
     def is_whole(self) -> bool:
         """Tell whether the checksum fits: nothing was changed by accident.

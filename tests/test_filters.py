@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,12 +191,27 @@ def test_bad_operands_are_refused(where: dict[str, object]) -> None:
         parse_filter(where)
 
 
-@pytest.mark.parametrize("where", [None, "a", ["a"], 3, lambda metadata: True])
-def test_only_a_mapping_is_a_filter(where: object) -> None:
+@pytest.mark.parametrize("where", [None, "a", ["a"], 3])
+def test_only_a_mapping_or_a_function_is_a_filter(where: object) -> None:
     """Anything else is refused, an empty list included."""
     for allow_empty in (False, True):
         with pytest.raises(InvalidInputError, match="expected where as a dict"):
             parse_filter(where, allow_empty=allow_empty)  # type: ignore[arg-type]
+
+
+def test_function_of_the_metadata_is_a_filter() -> None:
+    """It sees a read-only view; what it returns counts as true or false."""
+    parsed = parse_filter(lambda metadata: metadata.get("team", "").startswith("o"))
+    assert parsed.matches({"team": "ops"})
+    assert not parsed.matches({"team": "sales"})
+    assert not parsed.matches({})
+
+    def greedy(metadata: Mapping[str, object]) -> bool:
+        metadata["seen"] = True  # type: ignore[index]
+        return True
+
+    with pytest.raises(TypeError):
+        parse_filter(greedy).matches({"team": "ops"})
 
 
 def test_empty_filter_means_everything_only_if_allowed() -> None:

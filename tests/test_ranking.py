@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,47 @@ def test_filtered_ranking_is_that_of_the_matching_records(
         assert all(hit.metadata == {"part": 1} for hit in found)
         matching = {r.id for r in memory.get(memory.ids()) if r.metadata["part"] == 1}
         assert all(set(hit.same) | set(hit.similar) <= matching for hit in found)
+
+
+@pytest.mark.parametrize("ranking", ["support", "similarity"])
+def test_chosen_ids_are_ranked_as_if_no_others_were_there(ranking: Any) -> None:
+    """`among` and a function as `where` find what a dict finds."""
+    memory = filled(2)
+    matching = [r.id for r in memory.get(memory.ids()) if r.metadata["part"] == 1]
+    for k in (1, 5, 40, 100):
+        q = np.random.default_rng(k).standard_normal(12)
+        expected = memory.search(q, k, where={"part": 1}, ranking=ranking)
+        among = iter([*matching, "unknown", *matching[:3]])
+        assert memory.search(q, k, among=among, ranking=ranking) == expected
+        by_function = memory.search(
+            q, k, where=lambda metadata: metadata["part"] == 1, ranking=ranking
+        )
+        assert by_function == expected
+        both = memory.search(
+            q, k, where={"part": 1}, among=memory.ids(), ranking=ranking
+        )
+        assert both == expected
+    assert memory.search(q, 5, among=[], ranking=ranking) == []
+    with pytest.raises(InvalidInputError, match="among"):
+        memory.search(q, 5, among="r001", ranking=ranking)
+
+
+def test_error_of_a_filter_function_passes_through() -> None:
+    """Nothing is changed, and the memory goes on."""
+    memory = filled(3)
+    before = memory.digest()
+
+    def broken(metadata: Mapping[str, Any]) -> bool:
+        raise KeyError("part of a stranger")
+
+    with pytest.raises(KeyError, match="stranger"):
+        memory.search(np.ones(12), where=broken)
+    with pytest.raises(KeyError, match="stranger"):
+        memory.forget(where=broken)
+    assert memory.digest() == before
+    gone = memory.forget(where=lambda metadata: metadata["part"] == 2)
+    assert gone.forgotten == 53
+    assert {r.metadata["part"] for r in memory.get(memory.ids())} == {0, 1}
 
 
 def test_similarity_is_exact_cosine_over_all_records() -> None:
