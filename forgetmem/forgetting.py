@@ -10,7 +10,7 @@ from typing import Self
 
 import forgetmem
 from forgetmem.answers import Matching
-from forgetmem.arrays import as_ids, check_text
+from forgetmem.arrays import as_ids, as_list, check_text
 from forgetmem.auditing import group_certificates, rebuilt
 from forgetmem.collection import Collection, Identity
 from forgetmem.encoding import Encoder
@@ -124,10 +124,8 @@ class Selection:
 
 
 def _distinct(ids: str | Iterable[str]) -> list[str]:
-    given = [ids] if isinstance(ids, str) else list(ids)
-    for id in given:
-        check_text(id, "an id")
-    return as_ids(list(dict.fromkeys(given))) if all(given) else as_ids(given)
+    given = [check_text(id, "an id") for id in as_list(ids, "ids")]
+    return as_ids(dict.fromkeys(given))
 
 
 @dataclass(slots=True)
@@ -210,6 +208,8 @@ def store_records(
 ) -> None:
     """Add records, and erase the bytes of those that they overwrite.
 
+    A record that is there already, equal in every field, is left as it is.
+
     Parameters
     ----------
     collection : Collection
@@ -224,9 +224,11 @@ def store_records(
     """
     with collection.lock:
         with collection.changing(identity) as (tx, state):
-            ids = [record.id for record in records if record.id in state.entries]
+            new = [record for record in records if not state.holds(record)]
+            ids = [record.id for record in new if record.id in state.entries]
             gone = _gather(collection, tx, state, ids, [])
-            state.change([], records)
+            if new:
+                state.change([], new)
         if ids:
             collection.store.clean(needles_of(gone.records, gone.vectors.values()))
 

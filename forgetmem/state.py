@@ -174,6 +174,20 @@ class NamespaceState:
         self._remove_atoms(rows, forgotten=False)
         return ids
 
+    def holds(self, record: NewRecord) -> bool:
+        """Tell whether a record is there already, equal in every field.
+
+        Parameters
+        ----------
+        record : NewRecord
+
+        Returns
+        -------
+        bool
+        """
+        old = self.tree.get(record.id)
+        return old is not None and old[:-1] == _content(record)
+
     def write(self, tx: WriteTransaction, namespace: str, settings: bytes) -> bytes:
         """Put everything that differs from the file into a transaction.
 
@@ -284,8 +298,7 @@ class NamespaceState:
         self.table.wipe()
 
     def _put_all(self, put: Sequence[NewRecord]) -> set[int]:
-        encoded = [record.vector.tobytes() for record in put]
-        keys = [atom_key(vector) for vector in encoded]
+        keys = [atom_key(record.vector.tobytes()) for record in put]
         unknown = dict.fromkeys(key for key in keys if key not in self._row_of)
         first = {key: position for position, key in reversed(list(enumerate(keys)))}
         affected: set[int] = set()
@@ -294,14 +307,12 @@ class NamespaceState:
             rows = self._add_atoms(list(unknown), vectors)
             affected = self._regrouped(self.grouping.add(rows))
             self._delta.new_rows |= set(rows.tolist())
-        for record, vector, key in zip(put, encoded, keys, strict=True):
-            self._put(record, vector, key)
+        for record, key in zip(put, keys, strict=True):
+            self._put(record, key)
         return affected
 
-    def _put(self, record: NewRecord, vector: bytes, key: bytes) -> None:
-        content = record_content(
-            record.id, record.text, record.metadata, record.source_id, vector
-        )
+    def _put(self, record: NewRecord, key: bytes) -> None:
+        content = _content(record)
         row = self._row_of[key]
         self._enter(record.id, record.source_id, record.metadata, row, content)
         self._delta.put[record.id] = StoredRecord(
@@ -415,3 +426,10 @@ class NamespaceState:
         }
         self._written.update(changed)
         return [(self.keys[row], *values) for row, values in changed.items()]
+
+
+def _content(record: NewRecord) -> bytes:
+    vector = record.vector.tobytes()
+    return record_content(
+        record.id, record.text, record.metadata, record.source_id, vector
+    )

@@ -13,7 +13,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from forgetmem.errors import CorruptStoreError
+from forgetmem.errors import CorruptStoreError, InvalidInputError
 
 KEY_SIZE = 16
 DIGEST_SIZE = 32
@@ -177,6 +177,11 @@ def pack_state(
     bytes of length 45
         With a checksum that also covers `key`.
     """
+    if not len(key) == len(component) == len(part) == KEY_SIZE:
+        raise InvalidInputError(
+            f"an atom's key and labels must have {KEY_SIZE} bytes, got {len(key)}, "
+            f"{len(component)} and {len(part)}"
+        )
     state = _STATE.pack(component, part, weight, role)
     return state + _CHECKSUM.pack(zlib.crc32(state, zlib.crc32(key)))
 

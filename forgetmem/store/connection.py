@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 import os
-import time
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,11 +18,11 @@ from urllib.parse import quote
 from forgetmem.errors import (
     CorruptStoreError,
     SchemaVersionError,
-    StoreBusyError,
     StoreError,
 )
 from forgetmem.store import schema
 from forgetmem.store.creation import COUNTER
+from forgetmem.store.driver import translated
 from forgetmem.store.files import HeldFile, Inode, inode_of
 
 if TYPE_CHECKING:
@@ -33,30 +31,10 @@ if TYPE_CHECKING:
 Stamp = tuple[Inode, int]
 
 _ROOTS = "SELECT name, rootpage FROM sqlite_master"
+_RAM_PRAGMAS = ("secure_delete", "temp_store")
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid"
 _FIXED = ("page_size", "auto_vacuum", "encoding")
 _FIXED_VALUES = (schema.PAGE_SIZE, 0, "UTF-8")
-_BUSY, _LOCKED = 5, 6
-_RAM_PRAGMAS = ("secure_delete", "temp_store")
-_DAMAGED = {11: "its pages are damaged", 26: "it is no SQLite file"}
-_REASONS = {
-    8: "it cannot be written",
-    10: "the system reported an input or output error",
-    13: "the disk, or the limit on the size of files, is full",
-    14: "it cannot be opened",
-}
-
-
-def load_driver() -> ModuleType:
-    """Return the module that speaks to SQLite.
-
-    Returns
-    -------
-    module
-        The standard library's ``sqlite3``, or the compatible one that the
-        environment variable ``FORGETMEM_SQLITE`` names.
-    """
-    return importlib.import_module(os.environ.get("FORGETMEM_SQLITE", "sqlite3"))
 
 
 @functools.cache
@@ -198,24 +176,9 @@ class Connection:
                 table="sqlite_schema",
             )
 
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn the driver's errors into ours."""
-        start = time.monotonic()
-        try:
-            yield
-        except self._driver.Error as error:
-            code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-            name = "the memory in RAM" if self.path is None else self.path
-            if code in (_BUSY, _LOCKED):
-                raise StoreBusyError(time.monotonic() - start) from error
-            if code in _DAMAGED or "decode to UTF-8" in str(error):
-                reason = _DAMAGED.get(code, "a text in it is no UTF-8")
-                raise CorruptStoreError(f"{name} cannot be read: {reason}") from error
-            reason = _REASONS.get(code, str(error))
-            raise StoreError(
-                f"{name}: {reason} ({error}); nothing was changed"
-            ) from error
+    def _translated(self) -> contextlib.AbstractContextManager[None]:
+        name = "the memory in RAM" if self.path is None else self.path
+        return translated(self._driver, name)
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run one statement.

@@ -9,7 +9,7 @@ whole file can be checked at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,8 +68,29 @@ class Look:
         return 4 * self.layout.free > self.layout.pages
 
 
+def side_bytes(path: str | None) -> dict[Path, bytes]:
+    """Read the files beside a memory.
+
+    Parameters
+    ----------
+    path : str or None
+        The memory's file; None has none.
+
+    Returns
+    -------
+    dict of Path to bytes
+        By file; folders hold nothing.
+    """
+    sides = [] if path is None else side_files(path)
+    return {side: side.read_bytes() if side.is_file() else b"" for side in sides}
+
+
 def look(
-    connection: Connection, needles: Mapping[str, bytes], *, lazy: bool = False
+    connection: Connection,
+    needles: Mapping[str, bytes],
+    *,
+    early: Mapping[Path, bytes] | None = None,
+    lazy: bool = False,
 ) -> Look:
     """Examine all files of a memory.
 
@@ -79,6 +100,8 @@ def look(
         With a lock that keeps writers out.
     needles : mapping of str to bytes
         What must not be found outside live cells.
+    early : mapping of Path to bytes, optional
+        Side files that were there before the lock was taken.
     lazy : bool
         Do not look for needles if the structure has findings already.
 
@@ -90,12 +113,9 @@ def look(
     source: Source = connection.held or Image(connection.image())
     layout = read_layout(source, connection.roots())
     findings, hits = layout.findings(), []
-    files, size = ["memory in RAM"], source.size()
-    if connection.path is not None:
-        files = [Path(connection.path).name]
-    for side, data in _side_bytes(connection.path):
-        files.append(side.name)
-        size += len(data)
+    name = "memory in RAM" if connection.path is None else Path(connection.path).name
+    sides = {**(early or {}), **side_bytes(connection.path)}
+    for side, data in sides.items():
         if data or not is_ours(str(connection.path), side):
             findings.append(f"side file {side.name} holds {len(data)} bytes")
         hits += [
@@ -105,13 +125,10 @@ def look(
         ]
     if not (lazy and findings):
         hits += search(source, layout, needles)
-    report = StructureReport(not findings, tuple(findings), tuple(files), size)
+    files = (name, *(side.name for side in sides))
+    size = source.size() + sum(len(data) for data in sides.values())
+    report = StructureReport(not findings, tuple(findings), files, size)
     return Look(layout, tuple(hits), report)
-
-
-def _side_bytes(path: str | None) -> Iterator[tuple[Path, bytes]]:
-    for side in side_files(path) if path is not None else ():
-        yield side, side.read_bytes() if side.is_file() else b""
 
 
 def scrub(target: Target, layout: Layout) -> None:

@@ -53,15 +53,24 @@ def check_rows(tx: ReadTransaction) -> None:
     -----
     About a second for 100,000 records.
     """
-    for namespace in tx.namespaces():
-        texts = sum(1 for _ in tx.texts(namespace))
-        vectors = sum(1 for _ in tx.vectors(namespace))
-        atoms = sum(1 for _ in tx.atoms(namespace))
-        if texts != tx.count(namespace) or vectors != atoms:
-            raise CorruptStoreError("the tables of the memory do not agree")
+    namespaces = tx.namespaces()
+    if not set(tx.all_namespaces()) <= set(namespaces):
+        raise CorruptStoreError("a namespace holds rows, but no records")
+    for namespace in namespaces:
+        _check_tables(tx, namespace)
         if root_of(tx, namespace) != tx.root(namespace):
             raise CorruptStoreError(
                 "the digest of the records is not the stored one: records were "
                 "changed or lost",
                 table="root",
             )
+
+
+def _check_tables(tx: ReadTransaction, namespace: str) -> None:
+    """Check that records, atoms and vectors are those that belong together."""
+    ids = [id for id, _ in tx.texts(namespace)]
+    keys = [key for key, _ in tx.vectors(namespace)]
+    atoms = [key for key, *_ in tx.atoms(namespace)]
+    used = {atom for _, _, _, atom, _ in tx.records(namespace)}
+    if len(ids) != tx.count(namespace) or keys != atoms or used != set(atoms):
+        raise CorruptStoreError("records, atoms and vectors do not belong together")

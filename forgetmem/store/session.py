@@ -13,6 +13,7 @@ from typing import TypeVar
 from forgetmem.errors import StoreBusyError, StoreError
 from forgetmem.store.connection import Connection, Stamp
 from forgetmem.store.erasure import scrub, scrub_lists, scrub_pages
+from forgetmem.store.files import inode_of
 from forgetmem.store.structure import read_layout
 from forgetmem.store.touched import before, touched
 from forgetmem.store.transaction import ReadTransaction
@@ -108,6 +109,10 @@ class Session:
         """
         while True:
             connection = self.connection()
+            if self.has_wal() and not self.read_only:
+                # SQLite would begin to use it; a new connection switches back first.
+                self.drop()
+                connection = self.connection()
             try:
                 if lasting:
                     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -119,6 +124,16 @@ class Session:
                 self._roll_back(connection)
                 raise
             self.drop()
+
+    def has_wal(self) -> bool:
+        """Tell whether somebody has put a write-ahead log beside the file.
+
+        Returns
+        -------
+        bool
+            A memory never has one.
+        """
+        return self.path is not None and inode_of(f"{self.path}-wal") is not None
 
     @contextlib.contextmanager
     def transaction(

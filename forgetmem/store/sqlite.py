@@ -11,9 +11,15 @@ from types import ModuleType, TracebackType
 
 from forgetmem.errors import CorruptStoreError, ErasureError, StoreBusyError, StoreError
 from forgetmem.store.compaction import rewrite, rewrite_ram
-from forgetmem.store.connection import load_driver
 from forgetmem.store.creation import create_file
-from forgetmem.store.erasure import Look, look, mend_in_place, remove_side_files
+from forgetmem.store.driver import load_driver
+from forgetmem.store.erasure import (
+    Look,
+    look,
+    mend_in_place,
+    remove_side_files,
+    side_bytes,
+)
 from forgetmem.store.files import inode_of
 from forgetmem.store.integrity import check_rows, root_of
 from forgetmem.store.session import Session, Version
@@ -60,6 +66,16 @@ class SQLiteStore:
     driver : module, optional
         The module that speaks to SQLite; the standard library's by default.
 
+    Attributes
+    ----------
+    path : str or None
+        Absolute, without symbolic links.
+    read_only : bool
+        Whether it is, for whatever reason.
+    opening : StructureReport or None
+        What was found when the file was opened, before it was cleaned. None in RAM, or
+        if somebody else was writing.
+
     Raises
     ------
     StoreError
@@ -95,6 +111,7 @@ class SQLiteStore:
         driver = load_driver() if driver is None else driver
         if self.path is not None:
             self._prepare(self.path, driver)
+        self.opening: StructureReport | None = None
         self._session = Session(
             self.path, read_only=self.read_only, timeout=timeout, driver=driver
         )
@@ -122,10 +139,14 @@ class SQLiteStore:
             contextlib.suppress(ErasureError, StoreBusyError),
             self._session.connection().waiting(0.0),
         ):
-            if not self.read_only:
-                self.clean()
-            elif damage := self._look({}).layout.damage:
-                raise CorruptStoreError(f"{self.path} is damaged: {damage[0]}")
+            seen = self._look({})
+            self.opening = seen.report
+            if self.read_only and seen.layout.damage:
+                raise CorruptStoreError(
+                    f"{self.path} is damaged: {seen.layout.damage[0]}"
+                )
+            if not self.read_only and (seen.wasteful or not seen.clean):
+                self._ensure(self._mend({}), {})
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[ReadTransaction]:
@@ -256,8 +277,10 @@ class SQLiteStore:
             self._session.check_idle()
             self._session.tidy(self.timeout)
             statement = "BEGIN" if self.read_only else "BEGIN IMMEDIATE"
+            early = side_bytes(self.path) if self._session.has_wal() else None
             with self._session.transaction(statement, ReadTransaction):
-                seen = look(self._session.connection(), needles, lazy=lazy)
+                connection = self._session.connection()
+                seen = look(connection, needles, early=early, lazy=lazy)
             if self.path is not None or seen.report.ok:
                 return seen
             rewrite_ram(self._session.connection())
@@ -298,10 +321,13 @@ class SQLiteStore:
             except StoreBusyError as error:
                 where = "not examined: another process or an open reader holds the file"
                 raise ErasureError((where,), Pending(self, wanted)) from error
-            if not seen.clean:
-                found = (*seen.report.findings, *seen.hits)
-                raise ErasureError(found, Pending(self, wanted))
-            return seen.report
+            return self._ensure(seen, wanted)
+
+    def _ensure(self, seen: Look, needles: dict[str, bytes]) -> StructureReport:
+        if not seen.clean:
+            found = (*seen.report.findings, *seen.hits)
+            raise ErasureError(found, Pending(self, needles))
+        return seen.report
 
     def _mend(self, needles: Mapping[str, bytes]) -> Look:
         """Overwrite, and if that is not enough write anew; return the last look."""

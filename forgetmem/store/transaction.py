@@ -55,7 +55,7 @@ class ReadTransaction:
 
     @property
     def _file(self) -> Connection:
-        if self._connection is None:
+        if self._connection is None or self._connection.foreign:
             raise StoreError("this transaction is over; begin another one")
         return self._connection
 
@@ -66,12 +66,18 @@ class ReadTransaction:
                 cursor.close()
         self._connection = None
 
-    def _stream(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    def _chunks(
+        self, sql: str, parameters: Sequence[Any]
+    ) -> Iterator[list[tuple[Any, ...]]]:
         cursor = self._file.execute(sql, parameters)
         self._cursors.append(cursor)
         while rows := self._file.fetch(cursor, _CHUNK):
-            yield from rows
+            yield rows
         self._cursors.remove(cursor)
+
+    def _stream(self, sql: str, parameters: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        for rows in self._chunks(sql, parameters):
+            yield from rows
 
     def settings(self) -> dict[str, object] | None:
         """Return the settings of the memory.
@@ -82,7 +88,12 @@ class ReadTransaction:
             None in a file that has never been given any.
         """
         rows = self._file.rows("SELECT name, value FROM setting ORDER BY name")
-        return {name: json.loads(value) for name, value in rows} or None
+        try:
+            return {name: json.loads(value) for name, value in rows} or None
+        except ValueError as error:
+            raise CorruptStoreError(
+                "a setting cannot be read: the file is damaged", table="setting"
+            ) from error
 
     def namespaces(self) -> list[str]:
         """Return the namespaces that hold records.
@@ -93,6 +104,20 @@ class ReadTransaction:
             In code point order.
         """
         return [name for (name,) in self._file.rows(_NAMESPACES)]
+
+    def all_namespaces(self) -> list[str]:
+        """Return the namespaces that any table speaks of.
+
+        Returns
+        -------
+        list of str
+            More than `namespaces` only in a damaged file.
+        """
+        sql = " UNION ".join(
+            f"SELECT namespace FROM {table}"
+            for table in ("record", "atom", "vector", "root", "certificate")
+        )
+        return [name for (name,) in self._file.rows(sql)]
 
     def count(self, namespace: str) -> int:
         """Return how many records a namespace holds.
@@ -207,15 +232,20 @@ class ReadTransaction:
         size = int(self._file.scalar(sql, (namespace,)))
         keys: list[bytes] = []
         array = np.empty((size, dimension), dtype=np.float32)
-        for row, (key, vector) in enumerate(self.vectors(namespace)):
-            if len(vector) != 4 * dimension:
-                raise CorruptStoreError(
-                    f"a stored vector has {len(vector) // 4} dimensions instead of "
-                    f"{dimension}: the file is damaged",
-                    table="vector",
-                )
-            array[row] = np.frombuffer(vector, dtype="<f4")
-            keys.append(key)
+        sql = "SELECT key, vector FROM vector WHERE namespace = ? ORDER BY key"
+        for rows in self._chunks(sql, (namespace,)):
+            for key, vector in rows:
+                _check_vector(key, vector)
+                if len(vector) != 4 * dimension:
+                    raise CorruptStoreError(
+                        f"a stored vector has {len(vector) // 4} dimensions instead of "
+                        f"{dimension}: the file is damaged",
+                        table="vector",
+                    )
+            start = len(keys)
+            keys += [key for key, _ in rows]
+            joined = np.frombuffer(b"".join([vector for _, vector in rows]), "<f4")
+            array[start : len(keys)] = joined.reshape(len(rows), dimension)
         return keys, array
 
     def get(self, namespace: str, ids: Iterable[str]) -> dict[str, StoredRecord]:
@@ -289,16 +319,13 @@ class ReadTransaction:
         list of (str, bytes, bytes)
             Id, atom and text digest of each record that has one of them.
         """
-        wanted = json.dumps(
-            [list(ids), [atom.hex() for atom in atoms], [sha.hex() for sha in texts]]
-        )
-        sql = (
-            "SELECT id, atom, text_digest FROM record WHERE"
-            " id IN (SELECT value FROM json_each(?1, '$[0]')) OR"
-            " lower(hex(atom)) IN (SELECT value FROM json_each(?1, '$[1]')) OR"
-            " lower(hex(text_digest)) IN (SELECT value FROM json_each(?1, '$[2]'))"
-        )
-        return self._file.rows(sql, (wanted,))
+        names, keys, digests = frozenset(ids), frozenset(atoms), frozenset(texts)
+        sql = "SELECT id, atom, text_digest FROM record"
+        return [
+            row
+            for row in self._stream(sql, ())
+            if row[1] in keys or row[2] in digests or row[0] in names
+        ]
 
     def root(self, namespace: str) -> bytes | None:
         """Return the stored digest root of a namespace.
