@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,6 +96,34 @@ def as_vector(x: ArrayLike, dimension: int | None = None) -> FloatArray:
     return vector
 
 
+def as_list(values: object, what: str) -> list[Any]:
+    """Return one string, or the items of an iterable, as a list.
+
+    Parameters
+    ----------
+    values : str or iterable
+        What the caller gave.
+    what : str
+        How the error names it, for example ``"ids"``.
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    InvalidInputError
+        If it is neither a string nor iterable.
+    """
+    if isinstance(values, str):
+        return [values]
+    if not isinstance(values, Iterable):
+        raise InvalidInputError(
+            f"expected {what} as a str or an iterable, got {type(values).__name__}"
+        )
+    return list(values)
+
+
 def as_ids(ids: str | Iterable[str]) -> list[str]:
     """Return `ids` as a list of distinct, non-empty strings.
 
@@ -116,10 +144,9 @@ def as_ids(ids: str | Iterable[str]) -> list[str]:
     DuplicateIdError
         If an id occurs twice.
     """
-    given = [ids] if isinstance(ids, str) else list(ids)
+    given = [check_text(id, "an id") for id in as_list(ids, "ids")]
     seen: set[str] = set()
     for id in given:
-        check_text(id, "an id")
         if not id:
             raise InvalidInputError("an id must not be the empty string")
         if id in seen:
@@ -141,7 +168,7 @@ def check_text(text: object, what: str) -> str:
     Returns
     -------
     str
-        `text` itself.
+        `text` itself; of a subclass of str, its characters.
 
     Raises
     ------
@@ -157,4 +184,4 @@ def check_text(text: object, what: str) -> str:
             f"{what} holds a lone surrogate at position {error.start} and cannot be "
             "stored as UTF-8"
         ) from error
-    return text
+    return str.__str__(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from forgetmem.arrays import Float32Array, as_ids, check_text
+from forgetmem.arrays import Float32Array, as_ids, as_list, check_text
 from forgetmem.errors import InvalidInputError
 from forgetmem.metadata import check_metadata
 from forgetmem.state import NewRecord
@@ -55,10 +55,7 @@ class Batch:
         if isinstance(texts, str):
             ids = [ids] if isinstance(ids, str) else ids
             metadatas = [metadatas] if isinstance(metadatas, Mapping) else metadatas
-        checked = [
-            check_text(text, "a text")
-            for text in ([texts] if isinstance(texts, str) else texts)
-        ]
+        checked = [check_text(text, "a text") for text in as_list(texts, "texts")]
         size = len(checked)
         names = _one_each(ids, size, "ids")
         return cls(
@@ -111,7 +108,7 @@ def _one_each(values: Any, size: int, name: str) -> list[Any]:
             f"expected {name} as a sequence with one entry a text, "
             f"got one {type(values).__name__}"
         )
-    found = list(values)
+    found = as_list(values, name)
     if len(found) != size:
         raise InvalidInputError(
             f"expected {size} {name}, one a text, got {len(found)}; nothing was changed"
