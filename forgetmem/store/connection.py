@@ -81,7 +81,7 @@ class Connection:
                     self.execute(statement)
             else:
                 self._open_file(path, read_only, timeout)
-                self._recover(path)
+                self._recover(path, read_only)
                 self._set_pragmas()
                 self._migrate(path, read_only)
                 self._check_schema(path)
@@ -120,7 +120,7 @@ class Connection:
                 return
             self.close()
 
-    def _recover(self, path: str) -> None:
+    def _recover(self, path: str, read_only: bool) -> None:
         """Read the file for the first time, which rolls back a hot journal."""
         assert self.held is not None
         if self.held.size() == 0:
@@ -133,7 +133,8 @@ class Connection:
             raise CorruptStoreError(
                 f"{path} is an SQLite file, but no memory of forgetmem"
             )
-        mode = self.scalar("PRAGMA journal_mode=DELETE")
+        wish = "" if read_only else "=DELETE"
+        mode = self.scalar(f"PRAGMA journal_mode{wish}")
         if mode != "delete":
             raise StoreError(
                 f"the memory at {path} is in journal mode {mode} and cannot be "

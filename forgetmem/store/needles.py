@@ -37,6 +37,10 @@ PIECE = 16
 
 _MOST_HITS = 256
 
+#: Pieces that are looked for under one window: with thousands of look-alikes, all but
+#: the first are found by the pieces in which they differ.
+_MOST_ALIKE = 32
+
 
 def needles_of(
     records: Iterable[StoredRecord], vectors: Iterable[bytes], *, deep: bool = False
@@ -173,21 +177,22 @@ def prepare(needles: Iterable[bytes]) -> tuple[Haystack, list[int]]:
     -----
     A piece of 12 bytes or more that stands anywhere in a file covers eight bytes from
     an offset that is a multiple of four, and those begin in its first four bytes. So
-    four windows a piece are complete.
+    four windows a piece are complete, but for many pieces that begin alike.
     """
-    cut = [
-        (number, piece)
-        for number, data in enumerate(needles)
-        for piece in _cut(data)
-        if any(piece)
-    ]
+    found: dict[bytes, int] = {}
+    for number, data in enumerate(needles):
+        for piece in _cut(data):
+            if any(piece):
+                found.setdefault(piece, number)
+    cut = list(found.items())
     pieces = np.zeros((len(cut), PIECE), dtype=np.uint8)
-    for row, (_, piece) in enumerate(cut):
+    for row, (piece, _) in enumerate(cut):
         pieces[row, : len(piece)] = np.frombuffer(piece, dtype=np.uint8)
-    starts = np.arange(4)
-    gathered = pieces[:, starts[:, np.newaxis] + np.arange(8)]
+    gathered = pieces[:, np.arange(4)[:, np.newaxis] + np.arange(8)]
     windows = np.ascontiguousarray(gathered).view(np.uint64).ravel()
     order = np.argsort(windows, kind="stable")
+    _, starts, counts = np.unique(windows[order], return_index=True, return_counts=True)
+    order = order[np.arange(len(order)) - np.repeat(starts, counts) < _MOST_ALIKE]
     bits = min(max(16, (64 * len(windows)).bit_length()), 27)
     haystack = Haystack(
         np.zeros(1 << (bits - 6), dtype=np.uint64),
@@ -196,10 +201,10 @@ def prepare(needles: Iterable[bytes]) -> tuple[Haystack, list[int]]:
         order // 4,
         order % 4,
         pieces,
-        np.array([len(piece) for _, piece in cut], dtype=np.int64),
+        np.array([len(piece) for piece, _ in cut], dtype=np.int64),
     )
     _fill(haystack.sieve, haystack.shift, haystack.windows)
-    return haystack, [number for number, _ in cut]
+    return haystack, [number for _, number in cut]
 
 
 @compiled
