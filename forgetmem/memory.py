@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from forgetmem.answers import (
     readout,
     role_name,
 )
-from forgetmem.arrays import Float32Array, as_matrix, as_vector, check_text
+from forgetmem.arrays import Float32Array, as_list, as_matrix, as_vector, check_text
 from forgetmem.batch import Batch
 from forgetmem.collection import Collection
 from forgetmem.embedding import AnyEmbedder, as_embedder
@@ -33,6 +34,9 @@ from forgetmem.records import Hit, Readout, Record
 from forgetmem.settings import Settings
 from forgetmem.state import NamespaceState
 from forgetmem.store import SQLiteStore, StoredRecord
+
+#: SQLite counts the milliseconds of a timeout in 32 bits.
+_LONGEST_TIMEOUT = 2e6
 
 
 class Unset:
@@ -119,6 +123,7 @@ class ForgettableMemory:
         }
         given = {n: v for n, v in options.items() if not isinstance(v, Unset)}
         settings = Settings.from_given(given)
+        path, timeout = _checked_path(path), _checked_timeout(timeout)
         self._encoder = Encoder(None if embedder is None else as_embedder(embedder))
         self._store = SQLiteStore(path, timeout=timeout, read_only=read_only)
         try:
@@ -186,18 +191,31 @@ class ForgettableMemory:
 
     def __contains__(self, id: object) -> bool:
         with self._collection.reading() as (_, state):
-            return id in state.entries
+            return isinstance(id, str) and id in state.entries
 
-    def ids(self) -> list[str]:
-        """Return all ids of the namespace.
+    def ids(
+        self, *, source_id: str | None = None, where: Where | None = None
+    ) -> list[str]:
+        """Return the ids of the namespace, all or those that are meant.
+
+        Parameters
+        ----------
+        source_id : str, optional
+            Only records that came from this document.
+        where : dict or callable, optional
+            Only records whose metadata matches; see `search`.
 
         Returns
         -------
         list of str
             Ascending.
         """
+        condition = parse_filter(where) if where is not None else None
         with self._collection.reading() as (_, state):
-            return sorted(state.entries)
+            found = Matching(state, condition).all_ids()
+            if source_id is None:
+                return found
+            return [id for id in found if state.entries[id].source_id == source_id]
 
     def namespaces(self) -> list[str]:
         """Return the namespaces of the file that hold records.
@@ -379,7 +397,8 @@ class ForgettableMemory:
         list of Record
             Those that are there, in the order given.
         """
-        wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+        given = [check_text(id, "an id") for id in as_list(ids, "ids")]
+        wanted = list(dict.fromkeys(given))
         with self._collection.reading() as (tx, state):
             found = tx.get(self.namespace, [id for id in wanted if id in state.entries])
             return [self._record(state, record) for record in found.values()]
@@ -558,6 +577,26 @@ class ForgettableMemory:
                 stored = self._collection.identity(tx)
             return self._encoder.encode_query(query, stored)
         return normalised_query(as_vector(query))
+
+
+def _checked_path(path: object) -> str | None:
+    if path is None:
+        return None
+    found = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(found, str) or "\0" in found:
+        raise InvalidInputError(
+            f"expected the path as str or Path without NUL, got {type(path).__name__}"
+        )
+    return found
+
+
+def _checked_timeout(timeout: Any) -> float:
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if number and 0.0 <= float(timeout) <= _LONGEST_TIMEOUT:
+        return float(timeout)
+    raise InvalidInputError(
+        f"timeout must be between 0 and {_LONGEST_TIMEOUT:.0f} seconds, got {timeout!r}"
+    )
 
 
 def _count(value: object, name: str) -> int:

@@ -132,6 +132,25 @@ def test_chosen_ids_are_ranked_as_if_no_others_were_there(ranking: Any) -> None:
         memory.search(q, 5, among="r001", ranking=ranking)
 
 
+def test_ids_can_be_chosen_by_source_and_metadata() -> None:
+    """Both conditions hold together; no condition means all."""
+    memory = ForgettableMemory(embedder=WordEmbedder())
+    memory.add(
+        ["one", "two", "three", "four"],
+        ids=["d", "c", "b", "a"],
+        metadatas=[{"n": 1}, {"n": 2}, {"n": 3}, None],
+        source_ids=["x", "x", "y", None],
+    )
+    assert memory.ids() == ["a", "b", "c", "d"]
+    assert memory.ids(source_id="x") == ["c", "d"]
+    assert memory.ids(source_id="z") == []
+    assert memory.ids(where={"n": {"$gte": 2}}) == ["b", "c"]
+    assert memory.ids(where={"n": {"$gte": 2}}, source_id="x") == ["c"]
+    assert memory.ids(where=lambda metadata: not metadata) == ["a"]
+    with pytest.raises(InvalidInputError, match="empty"):
+        memory.ids(where={})
+
+
 def test_error_of_a_filter_function_passes_through() -> None:
     """Nothing is changed, and the memory goes on."""
     memory = filled(3)
