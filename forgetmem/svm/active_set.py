@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +20,8 @@ from forgetmem.errors import IllConditionedMarginError
 from forgetmem.svm.extended import UNIT, accumulate, refine, round_off, slacks
 from forgetmem.svm.margin_inverse import MarginInverse
 from forgetmem.svm.partition import FREE, Box, Role, Statuses
-from forgetmem.svm.pivoting import DONE, REBUILD, pivot, slack, smo
+from forgetmem.svm.pivoting import DONE, REBUILD, pivot, smo
+from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
 
 #: A smaller ridge, relative to the largest kernel value, may be lost in the rounding of
 #: K. The problem is tried as it stands, and if a margin system is singular it is solved
@@ -29,8 +29,6 @@ from forgetmem.svm.pivoting import DONE, REBUILD, pivot, slack, smo
 RIDGE_FLOOR = 2.0**-34
 #: From so many rows on, pairs of coefficients are moved before systems are solved.
 _PAIRS_FROM = 192
-#: An inverse that contracts worse than this is built afresh before it is used again.
-_WORN = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,8 @@ class Problem:
         All these slots are below it.
     ridge : float
     box : Box
+    largest : float
+        Bound on the entries of Q in absolute value.
     """
 
     K: FloatArray
@@ -53,11 +53,7 @@ class Problem:
     end: int
     ridge: float
     box: Box
-
-    @cached_property
-    def largest(self) -> float:
-        """Largest entry of Q in absolute value."""
-        return float(self.K[self.rows, self.rows].max()) + self.ridge
+    largest: float
 
     @property
     def slack_tie(self) -> float:
@@ -83,6 +79,8 @@ class Optimum:
         ``Q alpha - rho`` up to rounding; 0 on the margin.
     rho : float
     inverse : MarginInverse
+    blur : float
+        Bound on the error of `slack`.
     """
 
     status: Statuses
@@ -90,6 +88,7 @@ class Optimum:
     slack: FloatArray
     rho: float
     inverse: MarginInverse
+    blur: float = np.inf
 
     def enlarge(self, capacity: int) -> None:
         """Follow a kernel matrix that has got more slots.
@@ -235,6 +234,7 @@ def _guess(problem: Problem, optimum: Optimum) -> bool:
             optimum.slack,
             problem.end,
             inverse.R,
+            inverse.B,
             inverse.slots,
             inverse.size,
             max(8, len(margin) // 8),
@@ -279,6 +279,8 @@ def descend(problem: Problem, optimum: Optimum) -> int:
     IllConditionedMarginError
         If a margin system is singular to working precision.
     """
+    if _settled(problem, optimum):
+        return 0
     limit = 40 * len(problem.rows) + 200
     for turn in range(limit):
         if optimum.inverse.size == 0:
@@ -298,6 +300,34 @@ def descend(problem: Problem, optimum: Optimum) -> int:
             return turn
         _release(problem, optimum, worst)
     return limit
+
+
+def _settled(problem: Problem, optimum: Optimum) -> bool:
+    # The common case: the partition is right, and nothing is in doubt.
+    inverse = optimum.inverse
+    n_bounded = int((optimum.status == Role.BOUNDED).sum())
+    sure, optimum.rho, optimum.blur, rate = settle(
+        problem.K,
+        inverse.B,
+        problem.ridge,
+        problem.box.C,
+        problem.largest,
+        problem.box.tie,
+        problem.box.parts,
+        problem.box.rest_parts(n_bounded),
+        optimum.status,
+        optimum.alpha,
+        optimum.slack,
+        optimum.rho,
+        optimum.blur,
+        problem.end,
+        inverse.R,
+        inverse.slots,
+        inverse.size,
+    )
+    if sure:
+        inverse.observe(rate)
+    return sure
 
 
 def _inside(
@@ -330,7 +360,9 @@ def _refined(
         error = np.zeros(inverse.size + 1)
         rate = refine(
             problem.K,
+            inverse.B,
             problem.ridge,
+            problem.largest,
             inverse.margin,
             bounded,
             problem.box.parts,
@@ -341,7 +373,7 @@ def _refined(
             error,
         )
         if rate < 1.0:
-            inverse.worn = rate > _WORN
+            inverse.observe(rate)
             return Refined(x, error, level)
     raise IllConditionedMarginError(rate)
 
@@ -369,16 +401,19 @@ def _worst(
     problem: Problem, optimum: Optimum, bounded: IntArray, solution: Refined
 ) -> tuple[Refined, int | None]:
     # The row outside the margin set that violates its condition most, if any does.
-    worst, violation, error = slack(
+    error = slacks_of_all(
         problem.K,
         problem.ridge,
         problem.box.C,
+        problem.largest,
         optimum.status,
         optimum.alpha,
         optimum.rho,
         problem.end,
         optimum.slack,
     )
+    optimum.blur = error
+    worst, violation = worst_slack(optimum.status, optimum.slack, problem.end)
     if violation < -error:
         return solution, None
     if violation > error:
@@ -468,5 +503,6 @@ def _leave_vertex(problem: Problem, optimum: Optimum) -> bool:
     optimum.alpha[bounded] = box.C
     optimum.slack[bounded] = [float(g - rho) for g in inner]
     optimum.slack[reserve] = [float(g) for g in outer]
+    optimum.blur = 4.0 * UNIT * problem.largest
     optimum.rho = float(rho)
     return True

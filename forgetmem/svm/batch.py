@@ -12,12 +12,12 @@ from forgetmem.arrays import BoolArray, FloatArray, IntArray, as_matrix, as_vect
 from forgetmem.jit import compiled
 from forgetmem.svm.active_set import RIDGE_FLOOR
 from forgetmem.svm.certificate import Certificate, certify
-from forgetmem.svm.extended import refine, round_off
 from forgetmem.svm.kernel import check_lengths, gram, grams
 from forgetmem.svm.margin_inverse import grow_all
 from forgetmem.svm.one_class import OneClassSVM, weights
 from forgetmem.svm.partition import Statuses
-from forgetmem.svm.pivoting import DONE, members, pivot, slack
+from forgetmem.svm.pivoting import DONE, members, pivot
+from forgetmem.svm.settling import settle
 
 #: A problem with more rows is solved on its own.
 _SMALL = 96
@@ -176,37 +176,34 @@ def _solve_many(
         if ridge < floor * largest:
             continue
         R = np.zeros((n + 1, n + 1))
+        B = np.zeros((n, n))
         slots = np.arange(n)
         h = np.zeros(n)
-        if not grow_all(R, K, ridge, slots) > 0.0:
+        if not grow_all(R, B, K, ridge, slots) > 0.0:
             continue
-        end, size, rho = pivot(K, ridge, C, status, alpha, h, n, R, slots, n, n)
-        if end != DONE or size == 0:
+        end, size, rho = pivot(K, ridge, C, status, alpha, h, n, R, B, slots, n, n)
+        if end != DONE:
             continue
-        bounded = members(status, 2, n)
-        x = np.zeros((3, size + 1))
-        error = np.zeros(size + 1)
-        x[0, 0] = -rho
-        for p in range(size):
-            x[0, p + 1] = alpha[slots[p]]
-        rest = rests[len(bounded)]
-        rate = refine(K, ridge, slots[:size], bounded, parts, rest, R, 2, x, error)
-        if not rate < 1.0:
-            continue
-        clear = True
-        for p in range(size):
-            low = x[0, p + 1]
-            high = (parts[0] - low) + (parts[1] - x[1, p + 1])
-            clear = clear and min(low, high) > error[p + 1] + tie
-            alpha[slots[p]] = low
-        _, violation, slip = slack(K, ridge, C, status, alpha, -x[0, 0], n, h)
-        out = np.empty(size + 1)
-        if not clear or not violation < -slip or not round_off(x, error, out):
-            continue
-        for p in range(size):
-            alpha[slots[p]] = out[p + 1]
-        rhos[number] = -out[0]
-        sure[number] = True
+        n_bounded = len(members(status, 2, n))
+        sure[number], rhos[number], _, _ = settle(
+            K,
+            B,
+            ridge,
+            C,
+            largest,
+            tie,
+            parts,
+            rests[n_bounded],
+            status,
+            alpha,
+            h,
+            rho,
+            np.inf,
+            n,
+            R,
+            slots,
+            size,
+        )
 
 
 def solution_certificate(

@@ -15,6 +15,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -41,25 +42,30 @@ fma = cast(Callable[[float, float, float], float], intrinsic(_fma))
 
 
 @compiled
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """Add two numbers; returns the rounded sum and its error."""
+    s = a + b
+    z = s - a
+    return s, (a - (s - z)) + (b - z)
+
+
+@compiled
 def add(a: float, b: float, c: float, v: float) -> tuple[float, float, float]:
     """Add `v` to the sum of three numbers."""
-    s = a + v
-    z = s - a
-    e = (a - (s - z)) + (v - z)
-    t = b + e
-    z = t - b
-    return s, t, c + ((b - (t - z)) + (e - z))
+    a, e = two_sum(a, v)
+    b, e = two_sum(b, e)
+    return a, b, c + e
 
 
 @compiled
 def normal(a: float, b: float, c: float) -> tuple[float, float, float]:
-    """Write a sum of three numbers so that none overlaps the next."""
-    t = b + c
-    f = c - (t - b)
-    s = a + t
-    e = t - (s - a)
-    t = e + f
-    return s, t, f - (t - e)
+    """Write the sum of three numbers so that none overlaps the next."""
+    b, c = two_sum(b, c)
+    a, b = two_sum(a, b)
+    b, c = two_sum(b, c)
+    a, b = two_sum(a, b)
+    b, c = two_sum(b, c)
+    return a, b, c
 
 
 @compiled
@@ -117,29 +123,110 @@ def accumulate(
 
 
 @compiled
-def block(A: FloatArray, lines: IntArray, places: IntArray) -> FloatArray:
-    """Copy the entries of some lines at some places, contiguously."""
-    out = np.empty((len(lines), len(places)))
+def copy_block(
+    A: FloatArray, lines: IntArray, places: IntArray, out: FloatArray
+) -> None:
+    """Copy the entries of some lines of a matrix at some places."""
     for j in range(len(lines)):
+        line = A[lines[j]]
+        target = out[j]
         for i in range(len(places)):
-            out[j, i] = A[lines[j], places[i]]
-    return out
+            target[i] = line[places[i]]
 
 
 @compiled
-def _coefficients(x: FloatArray, parts: FloatArray, nb: int) -> FloatArray:
+def multiply(A: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    """Add ``A x`` to `out` for a symmetric matrix whose corner is of the size of x."""
+    n = len(x)
+    whole = n - n % 4
+    for j in range(0, whole, 4):
+        a, b, c, d = x[j], x[j + 1], x[j + 2], x[j + 3]
+        p = A[j]
+        q = A[j + 1]
+        r = A[j + 2]
+        s = A[j + 3]
+        for i in range(n):
+            out[i] += (a * p[i] + b * q[i]) + (c * r[i] + d * s[i])
+    for j in range(whole, n):
+        a = x[j]
+        p = A[j]
+        for i in range(n):
+            out[i] += a * p[i]
+
+
+@compiled
+def _residual(
+    B: FloatArray,
+    ridge: float,
+    base: FloatArray,
+    rest: FloatArray,
+    x: FloatArray,
+    level: int,
+    out: FloatArray,
+) -> None:
+    # out[0] + out[1] = [rest; -base] - [[0, 1'], [1, B + ridge I]] x
     s = x.shape[1] - 1
-    out = np.empty((3, s + nb))
-    for part in range(3):
-        out[part, :s] = x[part, 1:]
-        out[part, s:] = parts[part]
-    return out
+    sums = base.copy()
+    accumulate(B, np.arange(s), x[:, 1:], level, sums)
+    a, b, c = rest[0], rest[1], rest[2]
+    for i in range(s):
+        for part in range(level):
+            a, b, c = add(a, b, c, -x[part, i + 1])
+    a, b, c = normal(a, b, c)
+    out[0, 0] = a
+    out[1, 0] = b + c
+    for i in range(s):
+        a, b, c = sums[0, i], sums[1, i], sums[2, i]
+        for part in range(level):
+            value = x[part, i + 1]
+            product = ridge * value
+            a, b, c = add(a, b, c, product)
+            a, b, c = add(a, b, c, fma(ridge, value, -product))
+            a, b, c = add(a, b, c, x[part, 0])
+        a, b, c = normal(a, b, c)
+        out[0, i + 1] = -a
+        out[1, i + 1] = -(b + c)
+
+
+@compiled
+def _subtract(
+    B: FloatArray, ridge: float, d: FloatArray, largest: float, r: FloatArray
+) -> float:
+    # r -= M d in float64; returns a bound on the rounding error.
+    s = len(d) - 1
+    y = np.zeros(s)
+    multiply(B, d[1:], y)
+    total = 0.0
+    weight = 0.0
+    for i in range(s):
+        total += d[i + 1]
+        weight += abs(d[i + 1])
+        y[i] += ridge * d[i + 1] + d[0]
+        r[0, i + 1] = (r[0, i + 1] - y[i]) + r[1, i + 1]
+    r[0, 0] = (r[0, 0] - total) + r[1, 0]
+    return (s + 8) * UNIT * ((largest + 1.0) * weight + abs(float(d[0])))
+
+
+@compiled
+def _error(R: FloatArray, left: float, error: FloatArray) -> None:
+    # error = |R| * left, with |R_ij|^2 <= R_ii R_jj on the margin, where R is positive.
+    total = 0.0
+    edge = abs(R[0, 0])
+    n = len(error)
+    for i in range(1, n):
+        total += math.sqrt(max(R[i, i], 0.0))
+        edge += abs(R[0, i])
+    error[0] = edge * left
+    for i in range(1, n):
+        error[i] = (math.sqrt(max(R[i, i], 0.0)) * total + abs(R[0, i])) * left
 
 
 @compiled
 def refine(
     K: FloatArray,
+    B: FloatArray,
     ridge: float,
+    largest: float,
     margin: IntArray,
     bounded: IntArray,
     parts: FloatArray,
@@ -149,55 +236,36 @@ def refine(
     x: FloatArray,
     error: FloatArray,
 ) -> float:
-    """Refine ``x = [-rho; alpha_margin]``, in `level` parts, until it stands still.
+    """Refine ``x = [-rho; alpha_margin]``, held in `level` parts.
 
-    It solves ``[[0, 1'], [1, Q_MM]] x = [rest; -C Q_MB 1]``. `error` bounds what is
-    left, entry by entry. Returns the contraction of the last step: from 1 on, R is no
-    inverse.
+    It solves ``[[0, 1'], [1, Q_MM]] x = [rest; -C Q_MB 1]``, where `B` holds K on the
+    margin, `largest` bounds the entries of Q and `R` is about the inverse. `error`
+    bounds what is left, entry by entry. Returns the contraction: if it is not small, R
+    is no inverse, and the bound does not hold.
     """
     s = len(margin)
     nb = len(bounded)
-    A = block(K, margin, margin)
     base = np.zeros((3, s))
     if nb:
         box = np.empty((3, nb))
         for part in range(3):
             box[part, :] = parts[part]
-        accumulate(block(K, bounded, margin), np.arange(nb), box, level, base)
-    largest = 0.0
-    for i in range(s):
-        largest = max(largest, A[i, i])
-    scale = 0.0
-    before = np.inf
-    step = np.inf
-    rate = 1.0
-    residual = np.empty(s + 1)
+        lines = np.empty((nb, s))
+        copy_block(K, bounded, margin, lines)
+        accumulate(lines, np.arange(nb), box, level, base)
+    r = np.empty((2, s + 1))
     d = np.empty(s + 1)
-    for turn in range(40):
-        sums = base.copy()
-        accumulate(A, np.arange(s), x[:, 1:], level, sums)
-        a, b, c = rest[0], rest[1], rest[2]
-        for i in range(s):
-            for part in range(level):
-                a, b, c = add(a, b, c, -x[part, i + 1])
-        residual[0] = a + (b + c)
-        for i in range(s):
-            a, b, c = sums[0, i], sums[1, i], sums[2, i]
-            for part in range(level):
-                value = x[part, i + 1]
-                product = ridge * value
-                a, b, c = add(a, b, c, product)
-                a, b, c = add(a, b, c, fma(ridge, value, -product))
-                a, b, c = add(a, b, c, x[part, 0])
-            residual[i + 1] = -(a + (b + c))
+    before = np.inf
+    left = 0.0
+    rate = 1.0
+    scale = 0.0
+    for _ in range(40):
+        _residual(B, ridge, base, rest, x, level, r)
         d[:] = 0.0
-        for j in range(s + 1):
-            value = residual[j]
-            for i in range(s + 1):
-                d[i] += R[j, i] * value
-        before = step
+        multiply(R, r[0], d)
         step = 0.0
         scale = 0.0
+        size = 0.0
         for i in range(s + 1):
             a, b, c = add(x[0, i], x[1, i], x[2, i], d[i])
             a, b, c = normal(a, b, c)
@@ -205,33 +273,29 @@ def refine(
             x[2, i] = c if level == 3 else 0.0
             scale = max(scale, abs(a))
             step = max(step, abs(d[i]))
-        if not step < np.inf:
-            return np.inf
-        if turn > 0 and step > 0.0:
-            rate = step / before
-        elif step == 0.0:
-            rate = 0.0
-        goal = 2.0**-96 if level == 2 else 2.0**-145
-        if turn > 0 and (rate * step <= goal * scale or rate > 0.25):
+            size = max(size, abs(r[0, i]))
+        if not step < np.inf or step > before:
+            return 1.0
+        before = step
+        if step <= (2.0**-32 if level == 2 else 2.0**-98) * scale:
+            noise = _subtract(B, ridge, d, largest, r)
+            for i in range(s + 1):
+                left = max(left, abs(r[0, i]))
+            rate = left / size if size > 0.0 else 0.0
+            left += noise
             break
-    weight = 0.0
+    if not rate < 0.25:
+        return 1.0
+    weight = nb * parts[0]
     for i in range(s):
         weight += abs(x[0, i + 1])
-    weight += nb * parts[0]
-    noise = ((s + nb + 8) * UNIT) ** level * (
-        (largest + ridge) * weight + abs(x[0, 0]) + 1.0
+    left += ((s + nb + 8) * UNIT) ** level * (
+        (largest + 1.0) * weight + abs(x[0, 0]) + 1.0
     )
-    keep = 2.0**-104 if level == 2 else 2.0**-157
-    settled = min(rate, 1.0) * step
-    error[:] = 0.0
-    for j in range(s + 1):
-        for i in range(s + 1):
-            error[i] += abs(R[j, i])
+    _error(R[: s + 1, : s + 1], 2.0 * left, error)
     for i in range(s + 1):
-        error[i] = 2.0 * (error[i] * noise + settled) + keep * abs(x[0, i])
-    if settled <= 2.0**-60 * scale:
-        return min(rate, 0.5)
-    return max(rate, 1.0)
+        error[i] += (2.0**-104 if level == 2 else 2.0**-157) * abs(x[0, i])
+    return rate
 
 
 @compiled
@@ -265,9 +329,12 @@ def slacks(
 ) -> None:
     """Find ``sum over j of K[lines[j], places[i]] * x[:, j] - rho`` for each i."""
     sums = np.zeros((3, len(places)))
-    accumulate(block(K, lines, places), np.arange(len(lines)), x, level, sums)
+    values = np.empty((len(lines), len(places)))
+    copy_block(K, lines, places, values)
+    accumulate(values, np.arange(len(lines)), x, level, sums)
     for i in range(len(places)):
         a, b, c = sums[0, i], sums[1, i], sums[2, i]
         for part in range(len(rho)):
             a, b, c = add(a, b, c, -rho[part])
+        a, b, c = normal(a, b, c)
         out[i] = a + (b + c)

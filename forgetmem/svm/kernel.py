@@ -12,7 +12,7 @@ import enum
 import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
-from forgetmem.distances import dots, dots_into, squared_distances, squares_into
+from forgetmem.distances import dots, dots_into, squared_distances
 from forgetmem.errors import InvalidInputError
 from forgetmem.jit import compiled
 
@@ -113,6 +113,60 @@ def rbf(gamma: float, squared: FloatArray) -> FloatArray:
 
 
 @compiled
+def _all_squares(X: FloatArray, out: FloatArray) -> None:
+    # Squared distances of all pairs, in the upper triangle. `squares_into` fixes the
+    # order of the additions for a pair; here 64 pairs go through it side by side.
+    n, d = X.shape
+    columns = np.ascontiguousarray(X.T)
+    whole = d - d % 8
+    long = d - d % 32
+    sums = np.empty((9, 64))
+    tail = sums[8]
+    for first in range(0, n, 64):
+        end = min(first + 64, n)
+        width = end - first
+        for i in range(end):
+            sums[:] = 0.0
+            for k in range(0, long, 32):
+                for m in range(k, k + 8):
+                    w, x, y, z = X[i, m], X[i, m + 8], X[i, m + 16], X[i, m + 24]
+                    p = columns[m, first:end]
+                    q = columns[m + 8, first:end]
+                    r = columns[m + 16, first:end]
+                    s = columns[m + 24, first:end]
+                    line = sums[m - k]
+                    for j in range(width):
+                        t = line[j]
+                        e = p[j] - w
+                        t += e * e
+                        e = q[j] - x
+                        t += e * e
+                        e = r[j] - y
+                        t += e * e
+                        e = s[j] - z
+                        line[j] = t + e * e
+            for k in range(long, whole, 8):
+                for m in range(k, k + 8):
+                    x = X[i, m]
+                    p = columns[m, first:end]
+                    line = sums[m - k]
+                    for j in range(width):
+                        e = p[j] - x
+                        line[j] += e * e
+            for m in range(whole, d):
+                x = X[i, m]
+                p = columns[m, first:end]
+                for j in range(width):
+                    e = p[j] - x
+                    tail[j] += e * e
+            target = out[i, first:end]
+            for j in range(width):
+                left = (sums[0, j] + sums[4, j]) + (sums[2, j] + sums[6, j])
+                right = (sums[1, j] + sums[5, j]) + (sums[3, j] + sums[7, j])
+                target[j] = (left + right) + tail[j]
+
+
+@compiled
 def _pairs(X: FloatArray, starts: IntArray, linear: bool, out: FloatArray) -> None:
     # Inner products or squared distances of all pairs within each run of rows, as
     # matrices one after the other.
@@ -122,11 +176,11 @@ def _pairs(X: FloatArray, starts: IntArray, linear: bool, out: FloatArray) -> No
         n = len(rows)
         matrix = out[place : place + n * n].reshape(n, n)
         place += n * n
-        for i in range(n):
-            if linear:
+        if linear:
+            for i in range(n):
                 dots_into(rows[i:], rows[i], matrix[i, i:])
-            else:
-                squares_into(rows[i:], rows[i], matrix[i, i:])
+        else:
+            _all_squares(rows, matrix)
         for top in range(0, n, 32):
             for left in range(0, top + 1, 32):
                 for i in range(top, min(top + 32, n)):

@@ -116,7 +116,14 @@ class Maintained:
 
     def _problem(self) -> Problem:
         samples = self.samples
-        return Problem(samples.K, samples.slots, samples.end, self._ridge, self._box)
+        return Problem(
+            samples.K,
+            samples.slots,
+            samples.end,
+            self._ridge,
+            self._box,
+            samples.largest + self._ridge,
+        )
 
     def _walkable(self, n_changed: int, n_after: int) -> Optimum | None:
         # The optimum, if a path should lead from it to the next one.

@@ -16,30 +16,26 @@ import numpy as np
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
-from forgetmem.svm.extended import accumulate, add, block, fma
+from forgetmem.svm.extended import accumulate, add, fma, multiply
 
 #: Up to this size a rebuild grows the inverse row by row, in compiled code.
 _GROWN = 96
 #: A pivot that is smaller than this times the largest sensitivity loses so many digits
 #: that the new column is refined first.
 _CLOSE = 2.0**-20
+#: An inverse that contracts so much worse than when it was new, and worse than the
+#: second number, is rebuilt before it is used again.
+_WORN = (2.0**10, 2.0**-20)
 
 
 @compiled
-def _sharpen(
-    R: FloatArray,
-    K: FloatArray,
-    ridge: float,
-    slots: IntArray,
-    column: FloatArray,
-    b: FloatArray,
-) -> None:
+def _sharpen(R: FloatArray, B: FloatArray, ridge: float, s: int, b: FloatArray) -> None:
     # Refine b = -R [1; column] once, with a residual in twofold precision.
-    s = len(slots)
+    column = B[s]
     x = np.zeros((3, s))
     x[0] = b[1:]
     sums = np.zeros((3, s))
-    accumulate(block(K, slots, slots), np.arange(s), x, 2, sums)
+    accumulate(B, np.arange(s), x, 2, sums)
     residual = np.empty(s + 1)
     first, second, third = -1.0, 0.0, 0.0
     for p in range(s):
@@ -52,95 +48,121 @@ def _sharpen(
         first, second, third = add(first, second, third, b[0])
         first, second, third = add(first, second, third, column[p])
         residual[p + 1] = -(first + (second + third))
+    multiply(R, residual, b)
+
+
+@compiled
+def attach(R: FloatArray, s: int, b: FloatArray, pivot: float) -> None:
+    """Extend R by a sample with sensitivities `b` and this pivot."""
     for j in range(s + 1):
-        value = residual[j]
+        factor = b[j] / pivot
+        line = R[j]
         for i in range(s + 1):
-            b[i] += R[j, i] * value
+            line[i] += factor * b[i]
+        line[s + 1] = factor
+        R[s + 1, j] = factor
+    R[s + 1, s + 1] = 1.0 / pivot
 
 
 @compiled
 def grow(
-    R: FloatArray, K: FloatArray, ridge: float, slots: IntArray, s: int, slot: int
+    R: FloatArray,
+    B: FloatArray,
+    K: FloatArray,
+    ridge: float,
+    slots: IntArray,
+    s: int,
+    slot: int,
 ) -> float:
     """Take in a sample after the first `s` of `slots`.
 
-    Returns the pivot (the Schur complement); if it is not positive, R is as before.
+    Returns the pivot (the Schur complement); if it is not positive, nothing is taken
+    in.
     """
-    diagonal = K[slot, slot] + ridge
+    line = K[slot]
+    column = B[s]
+    for p in range(s):
+        value = line[slots[p]]
+        column[p] = value
+        B[p, s] = value
+    column[s] = line[slot]
+    slots[s] = slot
+    diagonal = float(line[slot]) + ridge
     if s == 0:
         R[0, 0] = -diagonal
         R[0, 1] = R[1, 0] = 1.0
         R[1, 1] = 0.0
         return np.inf
-    column = np.empty(s)
+    q = np.empty(s + 1)
+    q[0] = -1.0
+    top = 0.0
     for p in range(s):
-        column[p] = K[slot, slots[p]]
-    b = -R[0, : s + 1]
-    for j in range(s):
-        value = column[j]
-        for i in range(s + 1):
-            b[i] -= R[j + 1, i] * value
-    pivot = 0.0
-    for turn in range(2):
-        pivot = diagonal + b[0]
-        top = 0.0
-        for j in range(s):
-            pivot += column[j] * b[j + 1]
-            top = max(top, R[j + 1, j + 1])
-        if turn == 1 or pivot > _CLOSE * top:
-            break
-        _sharpen(R, K, ridge, slots[:s], column, b)
-    if not 0.0 < pivot < np.inf:
-        return pivot
-    for j in range(s + 1):
-        factor = b[j] / pivot
-        for i in range(s + 1):
-            R[j, i] += factor * b[i]
-        R[j, s + 1] = factor
-        R[s + 1, j] = factor
-    R[s + 1, s + 1] = 1.0 / pivot
+        q[p + 1] = -column[p]
+        top = max(top, R[p + 1, p + 1])
+    b = np.zeros(s + 1)
+    multiply(R, q, b)
+    pivot = diagonal + float(b[0])
+    for p in range(s):
+        pivot += float(column[p] * b[p + 1])
+    if pivot <= _CLOSE * top:
+        _sharpen(R, B, ridge, s, b)
+        pivot = diagonal + float(b[0])
+        for p in range(s):
+            pivot += float(column[p] * b[p + 1])
+    if 0.0 < pivot < np.inf:
+        attach(R, s, b, pivot)
     return pivot
 
 
 @compiled
-def shrink(R: FloatArray, s: int, place: int) -> bool:
-    """Drop the sample at `place`; the last one moves there.
+def shrink(R: FloatArray, B: FloatArray, slots: IntArray, s: int, place: int) -> bool:
+    """Drop the sample at `place`; the last of the `s` samples moves there.
 
-    Returns False, with R as before, if the pivot is not positive.
+    Returns False, with nothing changed, if the pivot is not positive.
     """
     k = place + 1
     pivot = R[k, k]
-    if s == 1:
-        return True
-    if not 0.0 < pivot < np.inf:
-        return False
-    v = R[k, : s + 1].copy()
-    for j in range(s + 1):
-        factor = v[j] / pivot
-        for i in range(s + 1):
-            R[j, i] -= factor * v[i]
-    if k != s:
-        for i in range(s + 1):
-            R[k, i] = R[s, i]
-        for i in range(s + 1):
-            R[i, k] = R[i, s]
-        R[k, k] = R[s, s]
+    if s > 1:
+        if not 0.0 < pivot < np.inf:
+            return False
+        v = R[k, : s + 1].copy()
+        for j in range(s + 1):
+            factor = v[j] / pivot
+            line = R[j]
+            for i in range(s + 1):
+                line[i] -= factor * v[i]
+        if k != s:
+            for i in range(s + 1):
+                R[k, i] = R[s, i]
+            for i in range(s + 1):
+                R[i, k] = R[i, s]
+            R[k, k] = R[s, s]
+    last = s - 1
+    if place != last:
+        for i in range(s):
+            B[place, i] = B[last, i]
+        for i in range(s):
+            B[i, place] = B[i, last]
+        B[place, place] = B[last, last]
+        slots[place] = slots[last]
     return True
 
 
 @compiled
-def grow_all(R: FloatArray, K: FloatArray, ridge: float, slots: IntArray) -> float:
-    """Build R for `slots` one by one; returns the smallest pivot."""
+def grow_all(
+    R: FloatArray, B: FloatArray, K: FloatArray, ridge: float, slots: IntArray
+) -> float:
+    """Build R and B for `slots` one by one; returns the smallest pivot."""
     smallest = np.inf
     for s in range(len(slots)):
-        smallest = min(smallest, grow(R, K, ridge, slots, s, slots[s]))
+        smallest = min(smallest, grow(R, B, K, ridge, slots, s, slots[s]))
         if not smallest > 0.0:
             break
     return smallest
 
 
 class MarginInverse:
-    """The margin samples in their places, and the inverse that belongs to them.
+    """The margin samples in their places, with their kernel matrix and its inverse.
 
     Parameters
     ----------
@@ -152,7 +174,9 @@ class MarginInverse:
     Attributes
     ----------
     R : ndarray of shape (capacity + 1, capacity + 1), float64
-        The inverse, in its upper left corner.
+        The bordered inverse, in its upper left corner.
+    B : ndarray of shape (capacity, capacity), float64
+        The kernel matrix of the margin samples, likewise.
     slots : ndarray of shape (capacity,), int64
         The margin samples by place.
     size : int
@@ -164,9 +188,11 @@ class MarginInverse:
     def __init__(self, capacity: int, *, reproducible: bool = False) -> None:
         self._reproducible = reproducible
         self.R: FloatArray = np.zeros((capacity + 1, capacity + 1))
+        self.B: FloatArray = np.zeros((capacity, capacity))
         self.slots: IntArray = np.zeros(capacity, dtype=np.int64)
         self.size = 0
         self.worn = False
+        self._new_rate: float | None = None
 
     @property
     def margin(self) -> IntArray:
@@ -181,10 +207,23 @@ class MarginInverse:
         capacity : int
         """
         larger = MarginInverse(capacity)
-        used = self.size + 1
-        larger.R[:used, :used] = self.R[:used, :used]
-        larger.slots[: self.size] = self.margin
-        self.R, self.slots = larger.R, larger.slots
+        s = self.size
+        larger.R[: s + 1, : s + 1] = self.R[: s + 1, : s + 1]
+        larger.B[:s, :s] = self.B[:s, :s]
+        larger.slots[:s] = self.margin
+        self.R, self.B, self.slots = larger.R, larger.B, larger.slots
+
+    def observe(self, rate: float) -> None:
+        """Note how well the inverse contracts, and so whether it is worn.
+
+        Parameters
+        ----------
+        rate : float
+            What `refine` returned.
+        """
+        if self._new_rate is None:
+            self._new_rate = rate
+        self.worn = rate > max(_WORN[0] * self._new_rate, _WORN[1])
 
     def rebuild(self, K: FloatArray, ridge: float, slots: IntArray) -> None:
         """Invert afresh for the given margin samples.
@@ -205,13 +244,15 @@ class MarginInverse:
         self.slots[:s] = slots
         self.size = s
         self.worn = False
+        self._new_rate = None
         if s <= _GROWN or self._reproducible:
-            if s and not grow_all(self.R, K, ridge, self.margin) > 0.0:
+            if s and not grow_all(self.R, self.B, K, ridge, self.margin) > 0.0:
                 raise IllConditionedMarginError(np.inf)
             return
+        self.B[:s, :s] = K[np.ix_(slots, slots)]
         bordered = np.ones((s + 1, s + 1))
         bordered[0, 0] = 0.0
-        bordered[1:, 1:] = K[np.ix_(slots, slots)]
+        bordered[1:, 1:] = self.B[:s, :s]
         bordered.flat[s + 2 :: s + 2] += ridge
         try:
             inverse = np.linalg.inv(bordered)
@@ -231,13 +272,11 @@ class MarginInverse:
         Returns
         -------
         bool
-            False, with nothing changed, if its pivot is not positive.
+            False, with nothing taken in, if its pivot is not positive.
         """
-        if not grow(self.R, K, ridge, self.slots, self.size, slot) > 0.0:
-            return False
-        self.slots[self.size] = slot
-        self.size += 1
-        return True
+        pivot = grow(self.R, self.B, K, ridge, self.slots, self.size, slot)
+        self.size += pivot > 0.0
+        return pivot > 0.0
 
     def shrink(self, slot: int) -> bool:
         """Drop the sample at `slot`.
@@ -252,8 +291,6 @@ class MarginInverse:
             False, with nothing changed, if its pivot is not positive.
         """
         place = int(np.flatnonzero(self.margin == slot)[0])
-        if not shrink(self.R, self.size, place):
-            return False
-        self.size -= 1
-        self.slots[place] = self.slots[self.size]
-        return True
+        done = shrink(self.R, self.B, self.slots, self.size, place)
+        self.size -= done
+        return done

@@ -22,22 +22,12 @@ from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
 from forgetmem.svm.active_set import Optimum, Problem
-from forgetmem.svm.extended import UNIT
-from forgetmem.svm.margin_inverse import grow, shrink
+from forgetmem.svm.extended import UNIT, multiply
+from forgetmem.svm.margin_inverse import attach, grow, shrink
 from forgetmem.svm.partition import FREE, Role, Statuses
 from forgetmem.svm.pivoting import scores
 
 _RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
-
-
-@compiled
-def _take_in(
-    K: FloatArray, ridge: float, slot: int, R: FloatArray, slots: IntArray, size: int
-) -> bool:
-    if not grow(R, K, ridge, slots, size, slot) > 0.25 * ridge:
-        return False
-    slots[size] = slot
-    return True
 
 
 @compiled
@@ -51,61 +41,106 @@ def _nearest(status: Statuses, h: FloatArray, role: int, n_slots: int) -> int:
 
 
 @compiled
+def _response(
+    R: FloatArray, slots: IntArray, size: int, total: float, push: FloatArray
+) -> FloatArray:
+    # Speeds of [-rho; alpha_margin]; with room for a larger margin set.
+    q = np.empty(size + 1)
+    q[0] = -total
+    for p in range(size):
+        q[p + 1] = -push[slots[p]]
+    answer = np.zeros(len(slots) + 1)
+    multiply(R, q, answer[: size + 1])
+    return answer
+
+
+@compiled
 def walk(
     K: FloatArray,
     ridge: float,
     C: float,
+    largest: float,
     status: Statuses,
     alpha: FloatArray,
     h: FloatArray,
     rho: float,
     n_slots: int,
     R: FloatArray,
+    B: FloatArray,
     slots: IntArray,
     size: int,
     driven: IntArray,
     learning: bool,
     limit: int,
-) -> tuple[bool, int, float, int]:
+) -> tuple[bool, int, float, float, int]:
     """Raise the one driven coefficient, or lower all driven ones to 0.
 
-    Driven rows have no status (`FREE`). `h` holds ``Q alpha - rho`` and is kept up to
-    date, as are `R` with its `slots`, `alpha` and `status`. Returns whether the end was
-    reached, the size of the margin set, rho and the number of breakpoints; without the
-    end, `alpha` and `status` are where the walk stands.
+    Rows to learn have no status (`FREE`); rows to forget lose theirs here. `h` holds
+    ``Q alpha - rho`` and is kept up to date, as are `R` and `B` with their `slots`,
+    `alpha` and `status`. Returns whether the end was reached, the size of the margin
+    set, rho, a bound on the rounding errors that `h` took up and the number of
+    breakpoints; without the end, `alpha` and `status` are where the walk stands.
     """
-    direction = np.empty(len(driven))
-    for d in range(len(driven)):
+    n_driven = len(driven)
+    direction = np.empty(n_driven)
+    total = 0.0
+    force = 0.0
+    for d in range(n_driven):
         direction[d] = 1.0 if learning else -alpha[driven[d]]
+        total += direction[d]
+        force += abs(direction[d])
     push = np.zeros(n_slots)
     scores(K, driven, direction, n_slots, push)
-    total = direction.sum()
     new = driven[0]
+    answer = np.zeros(len(slots) + 1)
+    known = False
+    for d in range(n_driven):
+        i = driven[d]
+        if status[i] == _MARGIN:
+            place = 0
+            while slots[place] != i:
+                place += 1
+            if n_driven == 1 and size > 1:
+                # The row's own column holds the answer to its being driven.
+                known = True
+                factor = direction[d] / R[place + 1, place + 1]
+                for p in range(size + 1):
+                    answer[p] = factor * R[place + 1, p]
+                answer[place + 1] = answer[size]
+            if not shrink(R, B, slots, size, place):
+                return False, size, rho, 0.0, 0
+            size -= 1
+        status[i] = -1
     left = 1.0
     idle = 0
+    blur = 0.0
     dh = np.empty(n_slots)
-    q = np.empty(n_slots + 1)
-    answer = np.empty(n_slots + 1)
     for turn in range(limit):
         if size == 0:
+            # rho is free to move until a row can answer for the driven ones.
             i = _nearest(status, h, _BOUNDED if learning else _RESERVE, n_slots)
-            if i < 0 or not _take_in(K, ridge, i, R, slots, size):
-                return False, size, rho, turn
+            if learning and (i < 0 or h[new] > h[i]):
+                i = new
+            if i < 0:
+                return False, size, rho, blur, turn
             rho += h[i]
             h[:n_slots] -= h[i]
+            blur += 4.0 * UNIT * largest
+            if i == new and learning and alpha[new] == 0.0:
+                status[new] = _RESERVE
+                return True, 0, rho, blur, turn
+            grow(R, B, K, ridge, slots, 0, i)
             status[i] = _MARGIN
             size = 1
-            if learning and h[new] >= 0.0:
-                status[new] = _RESERVE
-                return True, size, rho, turn
-        q[0] = total
+            known = False
+            if i == new and learning:
+                return True, 1, rho, blur, turn
+        if not known:
+            answer = _response(R, slots, size, total, push)
+            known = True
+        speed = 0.0
         for p in range(size):
-            q[p + 1] = push[slots[p]]
-        answer[: size + 1] = 0.0
-        for j in range(size + 1):
-            value = q[j]
-            for i in range(size + 1):
-                answer[i] -= R[j, i] * value
+            speed += abs(answer[p + 1])
         for i in range(n_slots):
             dh[i] = push[i] + answer[0]
         scores(K, slots[:size], answer[1 : size + 1], n_slots, dh)
@@ -119,12 +154,12 @@ def walk(
             event = new
         for p in range(size):
             i = slots[p]
-            speed = answer[p + 1]
-            if speed < 0.0 and alpha[i] < -t * speed:
-                t = max(-alpha[i] / speed, 0.0)
+            rate = answer[p + 1]
+            if rate < 0.0 and alpha[i] < -t * rate:
+                t = max(-alpha[i] / rate, 0.0)
                 event = i
-            elif speed > 0.0 and C - alpha[i] < t * speed:
-                t = max((C - alpha[i]) / speed, 0.0)
+            elif rate > 0.0 and C - alpha[i] < t * rate:
+                t = max((C - alpha[i]) / rate, 0.0)
                 event = i
         for i in range(n_slots):
             if (status[i] == _RESERVE and dh[i] < 0.0 and h[i] < -t * dh[i]) or (
@@ -132,47 +167,77 @@ def walk(
             ):
                 t = max(-h[i] / dh[i], 0.0)
                 event = i
+        if not t < np.inf:
+            return False, size, rho, blur, turn
 
         for p in range(size):
             alpha[slots[p]] += t * answer[p + 1]
-        for d in range(len(driven)):
+        for d in range(n_driven):
             alpha[driven[d]] += t * direction[d]
         for i in range(n_slots):
             h[i] += t * dh[i]
         rho -= t * answer[0]
         left -= t
+        blur += (
+            2.0
+            * UNIT
+            * (
+                (size + n_driven + 8) * t * (largest * (speed + force) + abs(answer[0]))
+                + 4.0 * largest
+            )
+        )
 
         if event < 0:
-            for d in range(len(driven)):
-                i = driven[d]
-                alpha[i] = C if learning else 0.0
-                if learning:
-                    status[i] = _BOUNDED
-            return True, size, rho, turn
+            for d in range(n_driven):
+                alpha[driven[d]] = C if learning else 0.0
+            if learning:
+                status[new] = _BOUNDED
+            return True, size, rho, blur, turn
         idle = idle + 1 if t == 0.0 else 0
-        if not t < np.inf or idle > 16:
-            return False, size, rho, turn
+        if idle > 16:
+            return False, size, rho, blur, turn
+        if learning and event == new:
+            pivot = dh[new]
+            if turn == 0 and pivot > 2.0**-20:
+                # Nothing changed on the way: the answer is the column to be attached.
+                line = K[new]
+                for p in range(size):
+                    B[size, p] = B[p, size] = line[slots[p]]
+                B[size, size] = line[new]
+                slots[size] = new
+                attach(R, size, answer[: size + 1], pivot)
+            elif not grow(R, B, K, ridge, slots, size, new) > 0.25 * ridge:
+                return False, size, rho, blur, turn
+            h[new] = 0.0
+            status[new] = _MARGIN
+            return True, size + 1, rho, blur, turn
         if status[event] == _MARGIN:
             place = 0
             while slots[place] != event:
                 place += 1
             up = answer[place + 1] > 0.0
-            if not shrink(R, size, place):
-                return False, size, rho, turn
+            if size > 1:
+                factor = answer[place + 1] / R[place + 1, place + 1]
+                for p in range(size + 1):
+                    answer[p] -= factor * R[place + 1, p]
+                answer[place + 1] = answer[size]
+            if not shrink(R, B, slots, size, place):
+                return False, size, rho, blur, turn
             size -= 1
-            slots[place] = slots[size]
             alpha[event] = C if up else 0.0
             status[event] = _BOUNDED if up else _RESERVE
-            h[event] = 0.0
         else:
-            if not _take_in(K, ridge, event, R, slots, size):
-                return False, size, rho, turn
+            pivot = grow(R, B, K, ridge, slots, size, event)
+            if not pivot > 0.25 * ridge:
+                return False, size, rho, blur, turn
+            # The new column of R is its column of sensitivities over the pivot.
             size += 1
-            h[event] = 0.0
+            for p in range(size):
+                answer[p] -= dh[event] * R[size, p]
+            answer[size] = -dh[event] / pivot
             status[event] = _MARGIN
-            if event == new and learning:
-                return True, size, rho, turn
-    return False, size, rho, limit
+        h[event] = 0.0
+    return False, size, rho, blur, limit
 
 
 class Walk(enum.IntEnum):
@@ -230,16 +295,15 @@ def lower_rows(problem: Problem, optimum: Optimum, slots: IntArray) -> Walk:
     Walk
     """
     role = optimum.status[slots]
-    optimum.status[slots] = FREE
+    optimum.status[slots[role == Role.RESERVE]] = FREE
     driven = slots[role != Role.RESERVE]
     if not len(driven):
         return Walk.STAYED
-    inverse = optimum.inverse
-    gone = slots[role == Role.MARGIN]
-    few = len(gone) <= max(8, inverse.size // 8)
-    if not few or not all(inverse.shrink(int(slot)) for slot in gone):
-        inverse.worn = True
+    if (role == Role.MARGIN).sum() > max(8, optimum.inverse.size // 8):
+        optimum.inverse.worn = True
+        optimum.status[slots] = FREE
     end = _walk(problem, optimum, driven, learning=False)
+    optimum.status[slots] = FREE
     optimum.alpha[slots] = 0.0
     return end
 
@@ -254,20 +318,23 @@ def _walk(
             inverse.rebuild(problem.K, problem.ridge, margin)
         except IllConditionedMarginError:
             return Walk.STUCK
-    done, inverse.size, optimum.rho, _ = walk(
+    done, inverse.size, optimum.rho, blur, _ = walk(
         problem.K,
         problem.ridge,
         problem.box.C,
+        problem.largest,
         optimum.status,
         optimum.alpha,
         optimum.slack,
         optimum.rho,
         problem.end,
         inverse.R,
+        inverse.B,
         inverse.slots,
         inverse.size,
         driven,
         learning,
         4 * problem.end + 64,
     )
+    optimum.blur += blur
     return Walk.REACHED if done else Walk.STUCK

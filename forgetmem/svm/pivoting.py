@@ -19,6 +19,7 @@ import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.jit import compiled
+from forgetmem.svm.extended import multiply
 from forgetmem.svm.margin_inverse import grow, shrink
 from forgetmem.svm.partition import Statuses
 
@@ -59,51 +60,6 @@ def members(status: Statuses, role: int, n_slots: int) -> IntArray:
             out[count] = i
             count += 1
     return out[:count]
-
-
-@compiled
-def slack(
-    K: FloatArray,
-    ridge: float,
-    C: float,
-    status: Statuses,
-    alpha: FloatArray,
-    rho: float,
-    n_slots: int,
-    h: FloatArray,
-) -> tuple[int, float, float]:
-    """Find ``Q alpha - rho`` of all rows outside the margin set.
-
-    Returns the slot that violates its condition most, by how much, and a bound on the
-    rounding error of `h`.
-    """
-    margin = members(status, _MARGIN, n_slots)
-    bounded = members(status, _BOUNDED, n_slots)
-    h[:n_slots] = -rho
-    scores(K, margin, alpha[margin], n_slots, h)
-    scores(K, bounded, alpha[bounded], n_slots, h)
-    weight = abs(rho)
-    largest = 0.0
-    for slots in (margin, bounded):
-        for slot in slots:
-            weight += abs(alpha[slot]) * (K[slot, slot] + ridge)
-    worst = -1
-    violation = -np.inf
-    for i in range(n_slots):
-        largest = max(largest, K[i, i])
-        if status[i] == _RESERVE:
-            v = -h[i]
-        elif status[i] == _BOUNDED:
-            h[i] += ridge * C
-            v = h[i]
-        else:
-            h[i] = 0.0
-            continue
-        if v > violation:
-            worst, violation = i, v
-    count = len(margin) + len(bounded) + 8
-    error = 2.0**-52 * count * (weight + (largest + ridge) * count * 2.0**-60)
-    return worst, violation, error
 
 
 @compiled
@@ -171,15 +127,16 @@ def pivot(
     h: FloatArray,
     n_slots: int,
     R: FloatArray,
+    B: FloatArray,
     slots: IntArray,
     size: int,
     affordable: int,
 ) -> tuple[int, int, float]:
     """Exchange all rows with a wrong sign as long as their number falls.
 
-    `R` belongs to the `size` margin slots. Returns what it came to, the size, and rho.
-    With `REBUILD` the statuses are changed, and `R` is left for the caller to renew,
-    as more than `affordable` rows are to be exchanged.
+    `R` and `B` belong to the `size` margin slots. Returns what it came to, the size,
+    and rho. With `REBUILD` the statuses are changed, and `R` is left for the caller to
+    renew, as more than `affordable` rows are to be exchanged.
     """
     fewest = n_slots + 1
     patience = 5
@@ -194,10 +151,7 @@ def pivot(
         for p in range(size):
             right[p + 1] = -h[slots[p]]
         x = np.zeros(size + 1)
-        for j in range(size + 1):
-            value = right[j]
-            for i in range(size + 1):
-                x[i] += R[j, i] * value
+        multiply(R, right, x)
         rho = -x[0]
         for p in range(size):
             alpha[slots[p]] = x[p + 1]
@@ -233,17 +187,15 @@ def pivot(
                 place = 0
                 while slots[place] != i:
                     place += 1
-                if not shrink(R, size, place):
+                if not shrink(R, B, slots, size, place):
                     return STALLED, size, rho
                 size -= 1
-                slots[place] = slots[size]
             else:
                 status[i] = _MARGIN
                 if renew:
                     continue
-                if not grow(R, K, ridge, slots, size, i) > 0.0:
+                if not grow(R, B, K, ridge, slots, size, i) > 0.0:
                     return STALLED, size, rho
-                slots[size] = i
                 size += 1
         if renew:
             return REBUILD, size, rho

@@ -28,6 +28,8 @@ class Samples:
         The slot of each sample, in the order in which they were learned.
     end : int
         All slots in use are below it.
+    largest : float
+        Bound on the kernel values in absolute value.
     """
 
     def __init__(self, kernel: Kernel, gamma: float, X: FloatArray) -> None:
@@ -36,6 +38,7 @@ class Samples:
         self.X = X.copy()
         self.slots: IntArray = np.arange(len(X))
         self.end = len(X)
+        self.largest = float(self.K.diagonal().max(initial=0.0))
         self._free: list[int] = []
 
     @property
@@ -74,6 +77,7 @@ class Samples:
             values[free] = 0.0
         self.K[slot, : self.end] = values
         self.K[: self.end, slot] = values
+        self.largest = max(self.largest, float(values[slot]))
         self.slots = np.append(self.slots, slot)
         return slot
 
@@ -84,7 +88,9 @@ class Samples:
         ----------
         slots : ndarray of int64
         """
-        self.slots = self.slots[~np.isin(self.slots, slots)]
+        gone = np.zeros(self.end, dtype=np.bool_)
+        gone[slots] = True
+        self.slots = self.slots[~gone[self.slots]]
 
     def wipe(self, slots: IntArray) -> None:
         """Overwrite the slots of withdrawn samples, and free them.
