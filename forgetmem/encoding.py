@@ -21,7 +21,7 @@ from forgetmem.errors import EmbedderMismatchError, EmbeddingError, InvalidInput
 #: The embedder's name in a file that was filled with vectors only.
 GIVEN_VECTORS = "vectors given by the caller"
 
-_CHUNK = 64
+_CHUNK = 256
 _NAMED = 5
 
 
@@ -204,9 +204,10 @@ def _chunks(texts: list[str], progress: bool) -> Iterator[list[str]]:
     if not progress:
         yield from (texts[start : start + _CHUNK] for start in starts)
         return
+    from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(transient=True) as bar:
+    with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("embedding", total=len(texts))
         for start in starts:
             chunk = texts[start : start + _CHUNK]
