@@ -1,20 +1,26 @@
 """How far stored coefficients can be from the optimum, from K and them alone.
 
-Nothing here asks how the coefficients were found, and none of it uses an inverse. The
-residuals are summed in twofold precision, and every bound is rounded upwards, so it
-holds for the float64 numbers that are stored.
+Nothing here asks how the coefficients were found, and no inverse of theirs is used.
+The residuals are summed in threefold precision, and every bound is rounded upwards, so
+it holds for the float64 numbers that are stored.
 
-Let g = Q alpha for a feasible alpha, and rho any number. With the residual r_i = g_i -
-rho on the margin, min(g_i - rho, 0) on reserve and max(g_i - rho, 0) on bounded
-samples, optimality of alpha* gives for D = alpha - alpha*::
+Let g = Q a for a feasible a, rho any number, and r_i = g_i - rho on the margin,
+min(g_i - rho, 0) on reserve and max(g_i - rho, 0) on bounded samples. For the optimum
+a* and D = a - a*, optimality gives::
 
     D'QD <= D'g = D'(g - rho 1) <= D'r
 
 because the sums are equal, D_i <= 0 on reserve and D_i >= 0 on bounded samples. So
-``|D|_Q <= |r| / sqrt(m)`` and ``|D| <= |r| / m`` with m the smallest eigenvalue of Q on
-the samples where D can differ from 0: m >= ridge without looking, or what a Cholesky
-factorisation of a shifted matrix proves. A score changes by at most ``|D|_Q`` times the
-length of the query in feature space, which is 1 for the RBF kernel.
+``|D|_Q <= |r| / sqrt(m)`` and ``|D| <= |r| / m``, m being the smallest eigenvalue of Q
+on the samples where D can differ from 0. It is at least the ridge; and once a sample's
+condition is known to hold strictly at the optimum too, its D is 0, and a Cholesky
+factorisation of a shifted matrix can prove a larger m for the others [1]_. A score
+changes by at most ``|D|_Q`` times the length of the query in feature space, which is 1
+for the RBF kernel.
+
+References
+----------
+.. [1] Rump, "Verification of positive definiteness", BIT 46 (2006).
 """
 
 from __future__ import annotations
@@ -23,13 +29,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lapack
 
-from forgetmem.arrays import FloatArray, IntArray
+from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.svm.extended import UNIT, accumulate
 from forgetmem.svm.partition import Box
 
-#: Factors and terms that make up for the rounding of the last few float64 operations.
+#: Makes up for the rounding of the last few float64 operations.
 _UP = 1.0 + 2.0**-40
+#: Relative error of a kernel value, generously: of the sum of squares and of exp.
+_KERNEL_ERROR = 64.0 * UNIT
 
 
 @dataclass(frozen=True)
@@ -46,12 +55,12 @@ class Certificate:
         No score differs from that of the optimum by more than this times the length of
         the query in feature space (1 for the RBF kernel). From the gap; near 1e-8.
     sharp_bound : float
-        The same from the residual of the partition; usually near 1e-15.
+        The same from the residual of the partition; usually near 1e-16.
     coef_bound : float
-        No vector of coefficients differs from the optimum by more, in Euclidean norm.
+        The coefficients do not differ from the optimum by more, in Euclidean norm.
     tied : bool
-        Whether some condition holds with equality as far as can be told, so that the
-        partition is decided by the rule for ties. The bounds hold all the same.
+        Whether some condition may hold with equality, so that the partition is decided
+        by the rule for ties. The bounds hold all the same.
     """
 
     kkt_residual: float
@@ -75,173 +84,168 @@ def certify(K: FloatArray, alpha: FloatArray, ridge: float, box: Box) -> Certifi
     Returns
     -------
     Certificate
+        In the warm-up there is no optimum: then the distance is that from 1/n.
 
     Notes
     -----
-    O(n_samples * support), and O(support**3) for the eigenvalue.
+    O(n_samples * support), and O(margin**3) for the eigenvalue.
     """
     if not box.feasible(len(K)):
-        return _warm_up(alpha)
-    point = _Point(K, alpha, ridge, box)
-    return point.certificate()
-
-
-def _warm_up(alpha: FloatArray) -> Certificate:
-    # The state is alpha_i = 1/n by definition, not by optimality.
-    n = len(alpha)
-    away = sum(abs(value - 1.0 / n) for value in alpha.tolist()) + UNIT if n else 0.0
-    return Certificate(0.0, 0.0, away * _UP, away * _UP, away * _UP, False)
+        away = math.fsum(abs(a - 1.0 / len(K)) for a in alpha.tolist()) + UNIT
+        away = away * _UP if len(K) else 0.0
+        return Certificate(0.0, 0.0, away, away, away, False)
+    return _certify(_Point(K, alpha, ridge, box))
 
 
 class _Point:
-    # A feasible point next to the stored one: what was cut off or is missing from the
-    # sum goes to one inner coefficient, and `moved` remembers how much.
+    # A feasible point next to the stored coefficients, as a sum of two float64 numbers,
+    # with its slacks. `moved` bounds the sum of the absolute differences to them.
 
     def __init__(
         self, K: FloatArray, alpha: FloatArray, ridge: float, box: Box
     ) -> None:
         self.K, self.ridge, self.box = K, ridge, box
-        self.largest = float(K.diagonal().max()) + ridge
-        upper = box.parts[0] if box.C < 1.0 else min(box.C, 1.0)
-        self.high = np.clip(alpha, 0.0, upper)
-        self.bounded = alpha >= box.C
-        self.reserve = alpha <= 0.0
-        self.margin = ~(self.bounded | self.reserve)
-        low = np.where(self.bounded, box.parts[1], 0.0)
-        missing = math.fsum([1.0, *(-self.high), *(-low)])
-        clipped = float(np.abs(self.high - alpha).sum() + np.abs(low).sum())
-        self.moved = clipped + abs(missing) + 2.0**-106
-        self.low = self._balance(low, missing)
-        self.support: IntArray = np.flatnonzero((self.high != 0.0) | (self.low != 0.0))
-        self.g = self._gradient()
-        self.noise = ((len(self.support) + 8) * UNIT) ** 2 * self.largest * 4.0
+        self.largest = float(np.abs(K.diagonal()).max()) + ridge
+        self.high = np.clip(alpha, 0.0, min(box.C, 1.0))
+        self.low = np.where(alpha >= box.C, box.parts[1], 0.0)
+        clipped = float(np.abs(self.high - alpha).sum())
+        self._balance()
+        self.reserve = (self.high == 0.0) & (self.low == 0.0)
+        self.bounded = (self.high == box.C) & (self.low == box.parts[1])
+        self.margin = ~(self.reserve | self.bounded)
+        rest = abs(self._missing())
+        self.moved = (clipped + float(np.abs(self.low).sum()) + rest) * _UP
+        self._find_slacks(rest)
 
-    def _balance(self, low: FloatArray, missing: float) -> FloatArray:
-        # Spread what is missing over the margin, or, without one, over what has room.
-        low = low.copy()
-        if missing == 0.0:
-            return low
-        if self.margin.any():
-            room = np.where(self.margin, self.high, 0.0)
-            if missing > 0.0:
-                room = np.where(self.margin, self.box.parts[0] - self.high, 0.0)
-        elif missing > 0.0:
-            room = np.where(self.bounded, 0.0, self.box.parts[0])
-        else:
-            room = self.high.copy()
-        total = float(room.sum())
-        if total > 0.0:
-            low += missing * (room / total)
-        return low
+    def _missing(self) -> float:
+        return math.fsum([1.0, *(-self.high).tolist(), *(-self.low).tolist()])
 
-    def _gradient(self) -> FloatArray:
-        # g = Q (high + low) as the nearest float64 of a twofold sum, minus nothing: the
-        # two parts are kept so that differences with rho lose nothing.
-        x = np.zeros((3, len(self.support)))
-        x[0] = self.high[self.support]
-        x[1] = self.low[self.support]
-        sums = np.zeros((3, len(self.K)))
-        accumulate(self.K, self.support, x, 3, sums)
-        return sums
+    def _balance(self) -> None:
+        # Give what is missing from the sum to coefficients that have room, first to
+        # those inside the box.
+        upper = min(self.box.C, 1.0)
+        inside = (self.high > 0.0) & (self.high < upper)
+        for among in (inside, np.ones(len(self.high), dtype=np.bool_)):
+            missing = self._missing()
+            value = self.high + self.low
+            room = np.where(among, value if missing < 0.0 else upper - value, 0.0)
+            total = float(room.sum())
+            if missing != 0.0 and total > 0.0:
+                self.low += missing * (room / max(total, abs(missing)))
 
-    def slack(self, rho: float) -> FloatArray:
-        # g - rho, accurate to a few units of the result.
-        diagonal = np.zeros((3, len(self.K)))
-        accumulate(
-            np.vstack([self.high, self.low]),
-            np.arange(2),
-            np.array([[self.ridge, self.ridge], [0.0, 0.0], [0.0, 0.0]]),
-            3,
-            diagonal,
-        )
-        h: FloatArray = self.g[0] - rho
-        h += diagonal[0] + (self.g[1] + diagonal[1])
-        return h
-
-    def certificate(self) -> Certificate:
-        raw = self.slack(0.0)
-        if self.margin.any():
-            rho = float(np.median(raw[self.margin]))
-        else:
-            rho = float(raw[self.bounded].max())
-        h = self.slack(rho)
-        rounding = 4.0 * UNIT * (np.abs(h) + abs(rho) * 2.0**-50) + self.noise
-        residual = np.where(self.margin, np.abs(h), 0.0)
-        residual = np.where(self.reserve, np.maximum(-h, 0.0), residual)
-        residual = np.where(self.bounded, np.maximum(h, 0.0), residual)
-        residual = residual + rounding
-        norm = math.sqrt(math.fsum((residual**2).tolist())) * _UP
-        gap = self._gap(h, rounding)
-        shift = self.moved * math.sqrt(self.largest)
-        least = self._ridge_bound()
-        ball = norm / math.sqrt(least) if least > 0.0 else math.inf
-        sphere = norm / least if least > 0.0 else math.inf
-        away = math.sqrt(self.largest) * (ball + shift) + ball + sphere * self.ridge
-        away = away + float(residual.max())
-        loose = self._loose(h, away, sphere)
-        better = max(least, self._smallest_eigenvalue(loose | self.margin))
-        if better > least:
-            ball, sphere = norm / math.sqrt(better), norm / better
-        return Certificate(
-            kkt_residual=float(residual.max()) * _UP,
-            duality_gap=gap,
-            bound=(math.sqrt(gap) + shift) * _UP,
-            sharp_bound=(ball + shift) * _UP,
-            coef_bound=(sphere + self.moved) * _UP,
-            tied=bool((loose & ~self.margin).any()) or self._tied_margin(sphere),
-        )
-
-    def _loose(
-        self, h: FloatArray, away: float, sphere: float
-    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        # Samples at a bound whose condition does not hold strictly within the radius.
-        return (self.reserve & (h <= away)) | (self.bounded & (h >= -away))
-
-    def _tied_margin(self, sphere: float) -> bool:
-        inner = self.high[self.margin]
-        reach = sphere + self.moved
-        return bool((inner <= reach).any() or (self.box.C - inner <= reach).any())
-
-    def _gap(self, h: FloatArray, rounding: FloatArray) -> float:
-        # alpha'h - min over feasible beta of beta'h; rho drops out, as both sum to 1.
-        own = float(((self.high + self.low) * h).sum())
-        order = np.sort(h)
-        whole = int(1 / self.box.exact)
-        best = float(order[:whole].sum()) * self.box.C
-        if whole < len(order):
-            best += float(self.box.rest(whole)) * float(order[whole])
-        terms = (
-            float((self.high * np.abs(h)).sum())
-            + float(np.abs(order[: whole + 1]).sum()) * self.box.C
-        )
-        slip = (len(h) + 8) * 2.0 * UNIT * terms + 2.0 * float(rounding.max())
-        return max(own - best, 0.0) * _UP + slip
-
-    def _ridge_bound(self) -> float:
-        # Smallest eigenvalue of Q that the ridge grants: the rounding of K's entries
-        # may have cost some of it.
+    def _find_slacks(self, rest: float) -> None:
+        # h = Q a - rho for the rho in the middle of the margin, and its error.
         n = len(self.K)
-        return self.ridge - n * 64.0 * UNIT * (self.largest - self.ridge)
+        support = np.flatnonzero(~self.reserve)
+        x = np.zeros((3, len(support)))
+        x[0], x[1] = self.high[support], self.low[support]
+        sums, own = np.zeros((3, n)), np.zeros((3, n))
+        accumulate(self.K, support, x, 3, sums)
+        ridges = np.array([[self.ridge] * 2, [0.0] * 2, [0.0] * 2])
+        accumulate(np.array([self.high, self.low]), np.arange(2), ridges, 3, own)
+        raw = sums[0] + own[0]
+        rho = float(raw[self.margin].mean() if self.margin.any() else raw.max())
+        if not self.margin.any():
+            rho = float(raw[self.bounded].max())
+        terms = np.vstack([own, np.ones((1, n))])
+        factors = np.array([[1.0, 1.0, 1.0, -rho], [0.0] * 4, [0.0] * 4])
+        accumulate(terms, np.arange(4), factors, 3, sums)
+        self.h: FloatArray = sums[0] + (sums[1] + sums[2])
+        if self.margin.any():
+            self.h -= self.h[self.margin].mean()
+        noise = self.largest * (rest + (len(support) + 8.0) * 2.0**-105)
+        self.slip: FloatArray = 8.0 * UNIT * np.abs(self.h) + noise
 
-    def _smallest_eigenvalue(
-        self, among: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    ) -> float:
-        # A shift that provably leaves Q positive definite on some samples [1]_.
-        slots = np.flatnonzero(among)
-        s = len(slots)
-        if not s:
-            return 0.0
-        Q = self.K[np.ix_(slots, slots)]
-        Q.flat[:: s + 1] += self.ridge
-        trace = float(Q.trace())
-        shift = float(Q.diagonal().min()) / 2
-        for _ in range(12):
-            try:
-                shifted = Q.copy()
-                shifted.flat[:: s + 1] -= shift
-                np.linalg.cholesky(shifted)
-            except np.linalg.LinAlgError:
-                shift /= 8.0
-                continue
-            return shift - 4.0 * (s + 4) * UNIT * trace
+    def residual(self) -> FloatArray:
+        # Bound on what each sample violates its condition by.
+        violation = np.where(self.margin, np.abs(self.h), 0.0)
+        violation = np.where(self.reserve, np.maximum(-self.h, 0.0), violation)
+        violation = np.where(self.bounded, np.maximum(self.h, 0.0), violation)
+        return (violation + self.slip) * _UP
+
+    def gap(self) -> float:
+        # a'h - min b'h over feasible b; rho drops out, as both sum to 1.
+        order = np.sort(self.h)
+        whole = int(1 / self.box.exact)
+        lowest = np.full(whole, self.box.C)
+        if whole < len(order):
+            lowest = np.append(lowest, float(self.box.rest(whole)))
+        terms = [self.high * self.h, self.low * self.h, -lowest * order[: len(lowest)]]
+        difference = math.fsum(np.concatenate(terms).tolist())
+        spread = math.fsum(np.abs(np.concatenate(terms)).tolist())
+        return (max(difference, 0.0) + 4.0 * UNIT * spread) * _UP + 2.0 * float(
+            self.slip.max()
+        )
+
+    def granted(self) -> float:
+        # Smallest eigenvalue of Q that the ridge grants; rounding of K may cost some.
+        return self.ridge - len(self.K) * _KERNEL_ERROR * (self.largest - self.ridge)
+
+    def loose(self, ball: float, sphere: float) -> BoolArray:
+        # Samples at a bound that may be off it at the optimum, if that is within `ball`
+        # in the norm of Q and within `sphere`.
+        value = self.high + self.low
+        safe = self.margin & (value > sphere) & (self.box.C - value > sphere)
+        reach = math.inf
+        if safe.any():
+            reach = 2.0 * math.sqrt(self.largest) * ball + float(self.slip.max())
+            reach = (reach + float(np.abs(self.h[safe]).min())) * _UP
+        free: BoolArray = self.reserve & (self.h <= reach)
+        return free | (self.bounded & (self.h >= -reach))
+
+    def tied(self, sphere: float) -> bool:
+        # Whether a margin coefficient may be at a bound at the optimum.
+        value = (self.high + self.low)[self.margin]
+        reach = sphere + self.moved
+        return bool((value <= reach).any() or (self.box.C - value <= reach).any())
+
+
+def _certify(point: _Point) -> Certificate:
+    residual = point.residual()
+    norm = math.sqrt(math.fsum((residual**2).tolist())) * _UP
+    least = point.granted()
+    loose = np.ones(len(residual), dtype=np.bool_)
+    for _ in range(2):
+        ball, sphere = _radii(norm, least)
+        loose = point.loose(ball, sphere)
+        among = np.flatnonzero(loose | point.margin)
+        least = max(least, _proved(point.K, point.ridge, among))
+    ball, sphere = _radii(norm, least)
+    gap = point.gap()
+    shift = point.moved * math.sqrt(point.largest)
+    return Certificate(
+        kkt_residual=float(residual.max()),
+        duality_gap=gap,
+        bound=(math.sqrt(gap) + shift) * _UP,
+        sharp_bound=(ball + shift) * _UP,
+        coef_bound=(sphere + point.moved) * _UP,
+        tied=bool(loose.any()) or point.tied(sphere),
+    )
+
+
+def _radii(norm: float, least: float) -> tuple[float, float]:
+    if least <= 0.0:
+        return math.inf, math.inf
+    return norm / math.sqrt(least) * _UP, norm / least * _UP
+
+
+def _proved(K: FloatArray, ridge: float, among: IntArray) -> float:
+    # A lower bound on the smallest eigenvalue of Q on some samples: found by inverse
+    # iteration, proved by the factorisation of a shifted matrix.
+    s = len(among)
+    Q = np.asfortranarray(K[np.ix_(among, among)])
+    Q[np.diag_indices(s)] += ridge
+    factor, failed = lapack.dpotrf(Q, lower=1)
+    if failed or not s:
         return 0.0
+    v = 1.0 / (1.0 + np.arange(s))
+    for _ in range(4):
+        v, _info = lapack.dpotrs(factor, v / np.linalg.norm(v), lower=1)
+    estimate = 1.0 / float(np.linalg.norm(v))
+    error = 4.0 * (s + 4.0) * UNIT * float(Q.trace())
+    for share in (0.9, 0.5, 0.1):
+        shifted = Q.copy(order="F")
+        shifted[np.diag_indices(s)] -= share * estimate
+        if not lapack.dpotrf(shifted, lower=1)[1]:
+            return max(share * estimate - error, 0.0)
+    return 0.0
