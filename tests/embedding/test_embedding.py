@@ -105,6 +105,7 @@ def test_default_vectors_do_not_depend_on_the_batch(default: Embedder) -> None:
     alone = np.concatenate([default.encode([text]) for text in TEXTS])
     np.testing.assert_array_equal(together, alone)
     np.testing.assert_array_equal(together[order], shuffled)
+    assert default.encode([]).shape == (0, 384)
 
 
 @needs_weights
