@@ -147,8 +147,8 @@ class Refined:
 
     Parameters
     ----------
-    x : ndarray of shape (3, size + 1), float64
-        ``[-rho; alpha_margin]`` as a sum of three.
+    x : ndarray of shape (size + 1, 3), float64
+        ``[-rho; alpha_margin]``, each as a sum of three.
     error : ndarray of shape (size + 1,), float64
         Bound on what is left.
     level : int
@@ -292,7 +292,7 @@ def descend(problem: Problem, optimum: Optimum) -> int:
         if outside.any():
             _step(problem, optimum, solution, outside)
             continue
-        optimum.alpha[optimum.inverse.margin] = solution.x[0, 1:]
+        optimum.alpha[optimum.inverse.margin] = solution.x[1:, 0]
         optimum.rho = -float(solution.x[0, 0])
         solution, worst = _worst(problem, optimum, bounded, solution)
         if worst is None:
@@ -337,8 +337,8 @@ def _inside(
     box = problem.box
     solution = _refined(problem, optimum, bounded, 2)
     while True:
-        low = solution.x[0, 1:]
-        high = (box.parts[0] - low) + (box.parts[1] - solution.x[1, 1:])
+        low = solution.x[1:, 0]
+        high = (box.parts[0] - low) + (box.parts[1] - solution.x[1:, 1])
         room = np.minimum(low, high)
         unsure = np.abs(room) <= solution.error[1:] + box.tie
         if solution.level == 3 or not unsure.any():
@@ -354,8 +354,8 @@ def _refined(
     for fresh in (False, True):
         if fresh:
             inverse.rebuild(problem.K, problem.ridge, inverse.margin.copy())
-        x = np.zeros((3, inverse.size + 1))
-        x[0, 1:] = optimum.alpha[inverse.margin]
+        x = np.zeros((inverse.size + 1, 3))
+        x[1:, 0] = optimum.alpha[inverse.margin]
         x[0, 0] = -optimum.rho
         error = np.zeros(inverse.size + 1)
         rate = refine(
@@ -383,7 +383,7 @@ def _step(
 ) -> None:
     # Go from alpha towards the solution until the first coefficient meets its bound.
     margin = optimum.inverse.margin.copy()
-    here, there = optimum.alpha[margin], solution.x[0, 1:]
+    here, there = optimum.alpha[margin], solution.x[1:, 0]
     upper = outside & (there > problem.box.C / 2)
     bound = np.where(upper, problem.box.C, 0.0)
     way = np.where(outside & (there != here), there - here, 1.0)
@@ -445,13 +445,13 @@ def _sharp_slacks(
     # Q alpha - rho of some rows outside the margin set, in the solution's precision.
     size = optimum.inverse.size
     lines = np.concatenate([optimum.inverse.margin, bounded])
-    x = np.repeat(problem.box.parts[:, np.newaxis], len(lines), axis=1)
-    x[:, :size] = solution.x[:, 1:]
+    x = np.tile(problem.box.parts, (len(lines), 1))
+    x[:size] = solution.x[1:]
     h = np.empty(len(places))
     own = problem.box.scaled(problem.ridge)
     for role, minus in ((inner, -own), (~inner, np.zeros(0))):
         out = np.empty(int(role.sum()))
-        rho = np.concatenate([-solution.x[:, 0], minus])
+        rho = np.concatenate([-solution.x[0], minus])
         slacks(problem.K, lines, x, rho, places[role], solution.level, out)
         h[role] = out
     return h
@@ -482,7 +482,7 @@ def _leave_vertex(problem: Problem, optimum: Optimum) -> bool:
     box = problem.box
     bounded, reserve = optimum.slots(Role.BOUNDED), optimum.slots(Role.RESERVE)
     sums = np.zeros((3, len(problem.K)))
-    x = np.repeat(box.parts[:, np.newaxis], len(bounded), axis=1)
+    x = np.tile(box.parts, (len(bounded), 1))
     accumulate(problem.K, bounded, x, 3, sums)
     rest = box.rest(len(bounded))
     if rest > 0:

@@ -15,7 +15,7 @@ from forgetmem.svm.certificate import Certificate, certify
 from forgetmem.svm.kernel import check_lengths, gram, grams
 from forgetmem.svm.margin_inverse import grow_all
 from forgetmem.svm.one_class import OneClassSVM, weights
-from forgetmem.svm.partition import Statuses
+from forgetmem.svm.partition import BOUNDED, Statuses
 from forgetmem.svm.pivoting import DONE, members, pivot
 from forgetmem.svm.settling import settle
 
@@ -184,7 +184,7 @@ def _solve_many(
         end, size, rho = pivot(K, ridge, C, status, alpha, h, n, R, B, slots, n, n)
         if end != DONE:
             continue
-        n_bounded = len(members(status, 2, n))
+        n_bounded = len(members(status, BOUNDED, n))
         sure[number], rhos[number], _, _ = settle(
             K,
             B,

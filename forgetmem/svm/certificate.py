@@ -132,23 +132,24 @@ class _Point:
             total = float(room.sum())
             if missing != 0.0 and total > 0.0:
                 self.low += missing * (room / max(total, abs(missing)))
+                return  # what rounding leaves must not lift a reserve sample off 0
 
     def _find_slacks(self, rest: float) -> None:
         # h = Q a - rho for the rho in the middle of the margin, and its error.
         n = len(self.K)
         support = np.flatnonzero(~self.reserve)
-        x = np.zeros((3, len(support)))
-        x[0], x[1] = self.high[support], self.low[support]
+        zeros = np.zeros(len(support))
+        x = np.column_stack([self.high[support], self.low[support], zeros])
         sums, own = np.zeros((3, n)), np.zeros((3, n))
         accumulate(self.K, support, x, 3, sums)
-        ridges = np.array([[self.ridge] * 2, [0.0] * 2, [0.0] * 2])
+        ridges = np.array([[self.ridge, 0.0, 0.0]] * 2)
         accumulate(np.array([self.high, self.low]), np.arange(2), ridges, 3, own)
         raw = sums[0] + own[0]
         rho = float(raw[self.margin].mean() if self.margin.any() else raw.max())
         if not self.margin.any():
             rho = float(raw[self.bounded].max())
         terms = np.vstack([own, np.ones((1, n))])
-        factors = np.array([[1.0, 1.0, 1.0, -rho], [0.0] * 4, [0.0] * 4])
+        factors = np.array([[factor, 0.0, 0.0] for factor in (1.0, 1.0, 1.0, -rho)])
         accumulate(terms, np.arange(4), factors, 3, sums)
         self.h: FloatArray = sums[0] + (sums[1] + sums[2])
         if self.margin.any():
@@ -190,8 +191,9 @@ class _Point:
         if safe.any():
             reach = 2.0 * math.sqrt(self.largest) * ball + float(self.slip.max())
             reach = (reach + float(np.abs(self.h[safe]).min())) * _UP
-        free: BoolArray = self.reserve & (self.h <= reach)
-        return free | (self.bounded & (self.h >= -reach))
+        below, above = self.h <= reach, self.h >= -reach
+        free: BoolArray = (self.reserve & below) | (self.bounded & above)
+        return free
 
     def tied(self, sphere: float) -> bool:
         # Whether a margin coefficient may be at a bound at the optimum.

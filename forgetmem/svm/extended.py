@@ -28,6 +28,8 @@ from forgetmem.jit import compiled
 
 #: Unit roundoff of float64.
 UNIT = 2.0**-53
+#: The precision to work in, for compiled code: the number of float64 in a sum.
+TWOFOLD = cast(int, np.int64(2))
 
 
 def _fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
@@ -72,7 +74,7 @@ def normal(a: float, b: float, c: float) -> tuple[float, float, float]:
 def accumulate(
     A: FloatArray, lines: IntArray, x: FloatArray, level: int, sums: FloatArray
 ) -> None:
-    """Add ``sum over j of A[lines[j]] * (x[0, j] + x[1, j] + x[2, j])`` to `sums`.
+    """Add ``sum over j of A[lines[j]] * (x[j, 0] + x[j, 1] + x[j, 2])`` to `sums`.
 
     The loop runs along the contiguous rows of a symmetric matrix, in vector registers.
     """
@@ -82,9 +84,9 @@ def accumulate(
     u = sums[2]
     for j in range(len(lines)):
         line = A[lines[j]]
-        x0 = x[0, j]
-        x1 = x[1, j]
-        x2 = x[2, j]
+        x0 = x[j, 0]
+        x1 = x[j, 1]
+        x2 = x[j, 2]
         if level == 2:
             for i in range(m):
                 k = line[i]
@@ -165,24 +167,24 @@ def _residual(
     out: FloatArray,
 ) -> None:
     # out[0] + out[1] = [rest; -base] - [[0, 1'], [1, B + ridge I]] x
-    s = x.shape[1] - 1
+    s = len(x) - 1
     sums = base.copy()
-    accumulate(B, np.arange(s), x[:, 1:], level, sums)
+    accumulate(B, np.arange(s), x[1:], level, sums)
     a, b, c = rest[0], rest[1], rest[2]
     for i in range(s):
         for part in range(level):
-            a, b, c = add(a, b, c, -x[part, i + 1])
+            a, b, c = add(a, b, c, -x[i + 1, part])
     a, b, c = normal(a, b, c)
     out[0, 0] = a
     out[1, 0] = b + c
     for i in range(s):
         a, b, c = sums[0, i], sums[1, i], sums[2, i]
         for part in range(level):
-            value = x[part, i + 1]
+            value = x[i + 1, part]
             product = ridge * value
             a, b, c = add(a, b, c, product)
             a, b, c = add(a, b, c, fma(ridge, value, -product))
-            a, b, c = add(a, b, c, x[part, 0])
+            a, b, c = add(a, b, c, x[0, part])
         a, b, c = normal(a, b, c)
         out[0, i + 1] = -a
         out[1, i + 1] = -(b + c)
@@ -247,9 +249,9 @@ def refine(
     nb = len(bounded)
     base = np.zeros((3, s))
     if nb:
-        box = np.empty((3, nb))
-        for part in range(3):
-            box[part, :] = parts[part]
+        box = np.empty((nb, 3))
+        for i in range(nb):
+            box[i] = parts
         lines = np.empty((nb, s))
         copy_block(K, bounded, margin, lines)
         accumulate(lines, np.arange(nb), box, level, base)
@@ -267,10 +269,10 @@ def refine(
         scale = 0.0
         size = 0.0
         for i in range(s + 1):
-            a, b, c = add(x[0, i], x[1, i], x[2, i], d[i])
+            a, b, c = add(x[i, 0], x[i, 1], x[i, 2], d[i])
             a, b, c = normal(a, b, c)
-            x[0, i], x[1, i] = a, b
-            x[2, i] = c if level == 3 else 0.0
+            x[i, 0], x[i, 1] = a, b
+            x[i, 2] = c if level == 3 else 0.0
             scale = max(scale, abs(a))
             step = max(step, abs(d[i]))
             size = max(size, abs(r[0, i]))
@@ -288,27 +290,27 @@ def refine(
         return 1.0
     weight = nb * parts[0]
     for i in range(s):
-        weight += abs(x[0, i + 1])
+        weight += abs(x[i + 1, 0])
     left += ((s + nb + 8) * UNIT) ** level * (
         (largest + 1.0) * weight + abs(x[0, 0]) + 1.0
     )
     _error(R[: s + 1, : s + 1], 2.0 * left, error)
     for i in range(s + 1):
-        error[i] += (2.0**-104 if level == 2 else 2.0**-157) * abs(x[0, i])
+        error[i] += (2.0**-104 if level == 2 else 2.0**-157) * abs(x[i, 0])
     return rate
 
 
 @compiled
 def round_off(x: FloatArray, error: FloatArray, out: FloatArray) -> bool:
-    """Round ``x[0] + x[1] + x[2]``, known up to `error`, to the nearest float64.
+    """Round the sums of the rows of `x`, known up to `error`, to the nearest float64.
 
     Returns False if the error leaves two candidates; then the value is taken for the
     tie it seems to be, and the even one is written.
     """
     sure = True
     for i in range(len(out)):
-        low = x[0, i] + (x[1, i] + (x[2, i] - error[i]))
-        high = x[0, i] + (x[1, i] + (x[2, i] + error[i]))
+        low = x[i, 0] + (x[i, 1] + (x[i, 2] - error[i]))
+        high = x[i, 0] + (x[i, 1] + (x[i, 2] + error[i]))
         if low == high:
             out[i] = low
             continue
@@ -327,7 +329,7 @@ def slacks(
     level: int,
     out: FloatArray,
 ) -> None:
-    """Find ``sum over j of K[lines[j], places[i]] * x[:, j] - rho`` for each i."""
+    """Find ``sum over j of K[lines[j], places[i]] * x[j] - rho`` for each i."""
     sums = np.zeros((3, len(places)))
     values = np.empty((len(lines), len(places)))
     copy_block(K, lines, places, values)

@@ -16,7 +16,7 @@ import numpy as np
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
-from forgetmem.svm.extended import accumulate, add, fma, multiply
+from forgetmem.svm.extended import TWOFOLD, accumulate, add, fma, multiply
 
 #: Up to this size a rebuild grows the inverse row by row, in compiled code.
 _GROWN = 96
@@ -32,10 +32,10 @@ _WORN = (2.0**10, 2.0**-20)
 def _sharpen(R: FloatArray, B: FloatArray, ridge: float, s: int, b: FloatArray) -> None:
     # Refine b = -R [1; column] once, with a residual in twofold precision.
     column = B[s]
-    x = np.zeros((3, s))
-    x[0] = b[1:]
+    x = np.zeros((s, 3))
+    x[:, 0] = b[1:]
     sums = np.zeros((3, s))
-    accumulate(B, np.arange(s), x, 2, sums)
+    accumulate(B, np.arange(s), x, TWOFOLD, sums)
     residual = np.empty(s + 1)
     first, second, third = -1.0, 0.0, 0.0
     for p in range(s):

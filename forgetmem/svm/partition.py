@@ -38,6 +38,8 @@ class Role(enum.IntEnum):
 
 #: A slot without a sample.
 FREE = -1
+#: The roles for compiled code: as plain integers, each would be compiled for anew.
+RESERVE, MARGIN, BOUNDED = np.int8(0), np.int8(1), np.int8(2)
 
 
 def triple(value: Fraction) -> tuple[float, float, float]:

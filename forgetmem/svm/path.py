@@ -24,14 +24,12 @@ from forgetmem.jit import compiled
 from forgetmem.svm.active_set import Optimum, Problem
 from forgetmem.svm.extended import UNIT, multiply
 from forgetmem.svm.margin_inverse import attach, grow, shrink
-from forgetmem.svm.partition import FREE, Role, Statuses
+from forgetmem.svm.partition import BOUNDED, FREE, MARGIN, RESERVE, Role, Statuses
 from forgetmem.svm.pivoting import scores
-
-_RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
 
 
 @compiled
-def _nearest(status: Statuses, h: FloatArray, role: int, n_slots: int) -> int:
+def _nearest(status: Statuses, h: FloatArray, role: np.int8, n_slots: int) -> int:
     # The row of this set that is first to enter an empty margin set.
     best = -1
     for i in range(n_slots):
@@ -96,7 +94,7 @@ def walk(
     known = False
     for d in range(n_driven):
         i = driven[d]
-        if status[i] == _MARGIN:
+        if status[i] == MARGIN:
             place = 0
             while slots[place] != i:
                 place += 1
@@ -118,7 +116,7 @@ def walk(
     for turn in range(limit):
         if size == 0:
             # rho is free to move until a row can answer for the driven ones.
-            i = _nearest(status, h, _BOUNDED if learning else _RESERVE, n_slots)
+            i = _nearest(status, h, BOUNDED if learning else RESERVE, n_slots)
             if learning and (i < 0 or h[new] > h[i]):
                 i = new
             if i < 0:
@@ -127,10 +125,10 @@ def walk(
             h[:n_slots] -= h[i]
             blur += 4.0 * UNIT * largest
             if i == new and learning and alpha[new] == 0.0:
-                status[new] = _RESERVE
+                status[new] = RESERVE
                 return True, 0, rho, blur, turn
             grow(R, B, K, ridge, slots, 0, i)
-            status[i] = _MARGIN
+            status[i] = MARGIN
             size = 1
             known = False
             if i == new and learning:
@@ -162,8 +160,8 @@ def walk(
                 t = max((C - alpha[i]) / rate, 0.0)
                 event = i
         for i in range(n_slots):
-            if (status[i] == _RESERVE and dh[i] < 0.0 and h[i] < -t * dh[i]) or (
-                status[i] == _BOUNDED and dh[i] > 0.0 and -h[i] < t * dh[i]
+            if (status[i] == RESERVE and dh[i] < 0.0 and h[i] < -t * dh[i]) or (
+                status[i] == BOUNDED and dh[i] > 0.0 and -h[i] < t * dh[i]
             ):
                 t = max(-h[i] / dh[i], 0.0)
                 event = i
@@ -191,7 +189,7 @@ def walk(
             for d in range(n_driven):
                 alpha[driven[d]] = C if learning else 0.0
             if learning:
-                status[new] = _BOUNDED
+                status[new] = BOUNDED
             return True, size, rho, blur, turn
         idle = idle + 1 if t == 0.0 else 0
         if idle > 16:
@@ -209,9 +207,9 @@ def walk(
             elif not grow(R, B, K, ridge, slots, size, new) > 0.25 * ridge:
                 return False, size, rho, blur, turn
             h[new] = 0.0
-            status[new] = _MARGIN
+            status[new] = MARGIN
             return True, size + 1, rho, blur, turn
-        if status[event] == _MARGIN:
+        if status[event] == MARGIN:
             place = 0
             while slots[place] != event:
                 place += 1
@@ -225,7 +223,7 @@ def walk(
                 return False, size, rho, blur, turn
             size -= 1
             alpha[event] = C if up else 0.0
-            status[event] = _BOUNDED if up else _RESERVE
+            status[event] = BOUNDED if up else RESERVE
         else:
             pivot = grow(R, B, K, ridge, slots, size, event)
             if not pivot > 0.25 * ridge:
@@ -235,7 +233,7 @@ def walk(
             for p in range(size):
                 answer[p] -= dh[event] * R[size, p]
             answer[size] = -dh[event] / pivot
-            status[event] = _MARGIN
+            status[event] = MARGIN
         h[event] = 0.0
     return False, size, rho, blur, limit
 

@@ -21,9 +21,8 @@ from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.jit import compiled
 from forgetmem.svm.extended import multiply
 from forgetmem.svm.margin_inverse import grow, shrink
-from forgetmem.svm.partition import Statuses
+from forgetmem.svm.partition import BOUNDED, MARGIN, RESERVE, Statuses
 
-_RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
 #: What `pivot` came to.
 DONE, STALLED, REBUILD = 0, 1, 2
 
@@ -51,7 +50,7 @@ def scores(
 
 
 @compiled
-def members(status: Statuses, role: int, n_slots: int) -> IntArray:
+def members(status: Statuses, role: np.int8, n_slots: int) -> IntArray:
     """Find the slots of one set, ascending."""
     out = np.empty(n_slots, dtype=np.int64)
     count = 0
@@ -142,7 +141,7 @@ def pivot(
     patience = 5
     rho = 0.0
     while size > 0:
-        bounded = members(status, _BOUNDED, n_slots)
+        bounded = members(status, BOUNDED, n_slots)
         right = np.zeros(size + 1)
         right[0] = 1.0 - len(bounded) * C
         h[:n_slots] = 0.0
@@ -162,9 +161,9 @@ def pivot(
         count = 0
         for i in range(n_slots):
             if (
-                (status[i] == _RESERVE and h[i] < -slop)
-                or (status[i] == _BOUNDED and h[i] + ridge * C > slop)
-                or (status[i] == _MARGIN and not 0.0 < alpha[i] < C)
+                (status[i] == RESERVE and h[i] < -slop)
+                or (status[i] == BOUNDED and h[i] + ridge * C > slop)
+                or (status[i] == MARGIN and not 0.0 < alpha[i] < C)
             ):
                 wrong[count] = i
                 count += 1
@@ -179,8 +178,8 @@ def pivot(
         renew = count > affordable
         for w in range(count):
             i = wrong[w]
-            if status[i] == _MARGIN:
-                status[i] = _BOUNDED if alpha[i] > 0.0 else _RESERVE
+            if status[i] == MARGIN:
+                status[i] = BOUNDED if alpha[i] > 0.0 else RESERVE
                 alpha[i] = C if alpha[i] > 0.0 else 0.0
                 if renew:
                     continue
@@ -191,7 +190,7 @@ def pivot(
                     return STALLED, size, rho
                 size -= 1
             else:
-                status[i] = _MARGIN
+                status[i] = MARGIN
                 if renew:
                     continue
                 if not grow(R, B, K, ridge, slots, size, i) > 0.0:

@@ -12,11 +12,9 @@ import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.jit import compiled
-from forgetmem.svm.extended import UNIT, refine, round_off
-from forgetmem.svm.partition import Statuses
+from forgetmem.svm.extended import TWOFOLD, UNIT, refine, round_off
+from forgetmem.svm.partition import BOUNDED, MARGIN, RESERVE, Statuses
 from forgetmem.svm.pivoting import members, scores
-
-_RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
 
 
 @compiled
@@ -28,9 +26,9 @@ def worst_slack(status: Statuses, h: FloatArray, n_slots: int) -> tuple[int, flo
     worst = -1
     violation = -np.inf
     for i in range(n_slots):
-        if status[i] == _RESERVE:
+        if status[i] == RESERVE:
             v = -h[i]
-        elif status[i] == _BOUNDED:
+        elif status[i] == BOUNDED:
             v = h[i]
         else:
             continue
@@ -55,13 +53,13 @@ def slacks_of_all(
 
     Returns a bound on the rounding error.
     """
-    margin = members(status, _MARGIN, n_slots)
-    bounded = members(status, _BOUNDED, n_slots)
+    margin = members(status, MARGIN, n_slots)
+    bounded = members(status, BOUNDED, n_slots)
     h[:n_slots] = -rho
     count = len(margin) + len(bounded)
     if n_slots - len(margin) < n_slots // 8:
         for i in range(n_slots):
-            if status[i] == _RESERVE or status[i] == _BOUNDED:
+            if status[i] == RESERVE or status[i] == BOUNDED:
                 line = K[i]
                 total = -rho
                 for j in margin:
@@ -75,9 +73,9 @@ def slacks_of_all(
     weight = 0.0
     for i in range(n_slots):
         weight += abs(alpha[i])
-        if status[i] == _BOUNDED:
+        if status[i] == BOUNDED:
             h[i] += ridge * C
-        elif status[i] != _RESERVE:
+        elif status[i] != RESERVE:
             h[i] = 0.0
     return 2.0 * (count + 8) * UNIT * (largest * weight + abs(rho))
 
@@ -109,21 +107,23 @@ def settle(
     """
     if size == 0:
         return False, rho, blur, 1.0
-    bounded = members(status, _BOUNDED, n_slots)
+    bounded = members(status, BOUNDED, n_slots)
     margin = slots[:size]
-    x = np.zeros((3, size + 1))
+    x = np.zeros((size + 1, 3))
     error = np.empty(size + 1)
     x[0, 0] = -rho
     for p in range(size):
-        x[0, p + 1] = alpha[margin[p]]
-    rate = refine(K, B, ridge, largest, margin, bounded, parts, rest, R, 2, x, error)
+        x[p + 1, 0] = alpha[margin[p]]
+    rate = refine(
+        K, B, ridge, largest, margin, bounded, parts, rest, R, TWOFOLD, x, error
+    )
     if not rate < 1.0:
         return False, rho, blur, rate
     sure = True
     moved = abs(rho + x[0, 0])
     for p in range(size):
-        low = x[0, p + 1]
-        high = (parts[0] - low) + (parts[1] - x[1, p + 1])
+        low = x[p + 1, 0]
+        high = (parts[0] - low) + (parts[1] - x[p + 1, 1])
         sure = sure and min(low, high) > error[p + 1] + tie
         moved += largest * abs(low - alpha[margin[p]])
         alpha[margin[p]] = low
