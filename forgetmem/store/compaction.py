@@ -44,12 +44,18 @@ def rewrite(connection: Connection, path: str) -> None:
         shutil.copymode(path, fresh)
         Path(fresh).replace(path)
         connection.replaced_by = inode
-        sync_folder(path)
     except OSError as error:
+        _discard(fresh)
         raise StoreError(f"cannot compact {path}: {error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            Path(fresh).unlink(missing_ok=True)
+    except BaseException:
+        _discard(fresh)
+        raise
+    sync_folder(path)
+
+
+def _discard(fresh: str) -> None:
+    with contextlib.suppress(OSError):
+        Path(fresh).unlink(missing_ok=True)
 
 
 def _finish(fresh: str, roots: Mapping[str, int]) -> Inode:

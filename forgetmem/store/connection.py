@@ -68,6 +68,7 @@ class Connection:
         self, path: str | None, *, read_only: bool, timeout: float, driver: ModuleType
     ) -> None:
         self.path = path
+        self.timeout = timeout
         self.pid = os.getpid()
         self.held: HeldFile | None = None
         self.replaced_by: Inode | None = None
@@ -79,12 +80,9 @@ class Connection:
                 self._set_pragmas()
                 for statement in schema.creation():
                     self.execute(statement)
-            else:
-                self._open_file(path, read_only, timeout)
-                self._recover(path, read_only)
-                self._set_pragmas()
-                self._migrate(path, read_only)
-                self._check_schema(path)
+                return
+            while not self._open_file(path, read_only):
+                self.close()
         except BaseException:
             self.close()
             raise
@@ -105,20 +103,44 @@ class Connection:
                 uri=target.startswith("file:"),
             )
 
-    def _open_file(self, path: str, read_only: bool, timeout: float) -> None:
-        """Open descriptor and connection on one inode, also while it is replaced."""
-        target = f"file:{quote(os.fsencode(path))}?mode={'ro' if read_only else 'rw'}"
-        while True:
-            try:
-                self.held = HeldFile(path, writable=not read_only)
-            except OSError as error:
-                raise StoreError(
-                    f"cannot open the memory at {path}: {error.strerror}"
-                ) from error
-            self._connect(target, timeout)
-            if self.is_current():
-                return
-            self.close()
+    def _open_file(self, path: str, read_only: bool) -> bool:
+        """Open the file at the path; tell whether it was not replaced meanwhile."""
+        try:
+            self.held = HeldFile(path, writable=not read_only)
+        except OSError as error:
+            raise StoreError(
+                f"cannot open the memory at {path}: {error.strerror}"
+            ) from error
+        with self.gate():
+            if not self.is_current():
+                return False
+            mode = "ro" if read_only else "rw"
+            uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+            self._connect(uri, self.timeout)
+            self._recover(path, read_only)
+            self._set_pragmas()
+            self._migrate(path, read_only)
+            self._check_schema(path)
+        return True
+
+    def gate(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Hold the gate of the file, see `forgetmem.store.gate`.
+
+        Parameters
+        ----------
+        alone : bool
+            Whether the file is about to be replaced.
+
+        Returns
+        -------
+        context manager
+            Nothing to hold for a memory in RAM.
+        """
+        if self.held is None:
+            return contextlib.nullcontext()
+        if alone:
+            return self.held.alone(self.timeout)
+        return self.held.using(self.timeout)
 
     def _recover(self, path: str, read_only: bool) -> None:
         """Read the file for the first time, which rolls back a hot journal."""
@@ -397,6 +419,6 @@ class Connection:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._raw))
         elif self._raw is not None:
             self._raw.close()
-            if self.held is not None:
-                self.held.close()
+        if self.held is not None:
+            self.held.close()
         self._raw = self.held = None

@@ -11,20 +11,34 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetmem.store.gate import Gate, locks_files
 from forgetmem.store.schema import APPLICATION_ID
 
 MAGIC = b"SQLite format 3\x00"
 
 Inode = tuple[int, int]
 
+
+@dataclass(slots=True)
+class _Shared:
+    """What all holders of one file in this process share."""
+
+    fds: dict[bool, list[int]] = field(default_factory=lambda: {False: [], True: []})
+    folder: int | None = None
+    holders: int = 0
+    gate: Gate = field(default_factory=Gate)
+    pid: int = field(default_factory=os.getpid)
+
+
 _guard = threading.Lock()
-_descriptors: dict[Inode, dict[bool, list[int]]] = {}
-_holders: dict[Inode, int] = {}
+_files: dict[Inode, _Shared] = {}
 
 
 def inode_of(path: str) -> Inode | None:
@@ -60,23 +74,76 @@ class HeldFile:
 
     def __init__(self, path: str, *, writable: bool = False) -> None:
         with _guard:
-            inode = inode_of(path)
-            if inode is None or not _descriptors.get(inode, {}).get(writable):
-                mode = os.O_RDWR if writable else os.O_RDONLY
-                fd = os.open(path, mode | getattr(os, "O_CLOEXEC", 0))
-                found = os.fstat(fd)
-                inode = found.st_dev, found.st_ino
-                fds = _descriptors.setdefault(inode, {False: [], True: []})
-                fds[writable].append(fd)
-            _holders[inode] = _holders.get(inode, 0) + 1
-            self.inode: Inode = inode
-            self._fd = _descriptors[inode][writable][0]
+            inode, fd = _find(path, writable)
+            shared = _files.setdefault(inode, _Shared())
+            if fd not in shared.fds[writable]:
+                shared.fds[writable].append(fd)
+            if shared.folder is None and not locks_files():
+                shared.folder = os.open(Path(path).parent, os.O_RDONLY)
+            shared.holders += 1
+        self.inode = inode
+        self._shared = shared
+        self._fd = shared.fds[writable][0]
+        self._lockable = self._fd if shared.folder is None else shared.folder
         self._open = True
 
     @property
     def closed(self) -> bool:
         """True after `close`."""
         return not self._open
+
+    @contextmanager
+    def using(self, timeout: float) -> Iterator[None]:
+        """Hold the file's gate together with others, see `Gate.using`.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait.
+
+        Yields
+        ------
+        None
+            While it is held the file is not replaced.
+        """
+        with self._kept(), self._shared.gate.using(self._lockable, timeout):
+            yield
+
+    @contextmanager
+    def alone(self, timeout: float) -> Iterator[None]:
+        """Hold the file's gate alone, see `Gate.alone`.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait.
+
+        Yields
+        ------
+        None
+            While it is held nobody else uses the file.
+        """
+        with self._kept(), self._shared.gate.alone(self._lockable, timeout):
+            yield
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keep the descriptor open, even if it is closed meanwhile."""
+        with _guard:
+            self._shared.holders += 1
+        try:
+            yield
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        with _guard:
+            shared = self._shared
+            if shared.pid != os.getpid():
+                return
+            shared.holders -= 1
+            if not shared.holders:
+                _close_all(_files.pop(self.inode))
 
     def size(self) -> int:
         """Return the length of the file.
@@ -162,18 +229,25 @@ class HeldFile:
 
     def close(self) -> None:
         """Let go; the last holder in the process closes the descriptor."""
-        with _guard:
-            if not self._open or self.inode not in _holders:
-                return
+        if self._open:
             self._open = False
-            _holders[self.inode] -= 1
-            if not _holders[self.inode]:
-                del _holders[self.inode]
-                _close_all(_descriptors.pop(self.inode))
+            self._let_go()
 
 
-def _close_all(fds: dict[bool, list[int]]) -> None:
-    for fd in fds[False] + fds[True]:
+def _find(path: str, writable: bool) -> tuple[Inode, int]:
+    """Return the inode at a path and a descriptor of it, open already if possible."""
+    inode = inode_of(path)
+    if inode is not None and inode in _files and _files[inode].fds[writable]:
+        return inode, _files[inode].fds[writable][0]
+    mode = os.O_RDWR if writable else os.O_RDONLY
+    fd = os.open(path, mode | getattr(os, "O_CLOEXEC", 0))
+    found = os.fstat(fd)
+    return (found.st_dev, found.st_ino), fd
+
+
+def _close_all(shared: _Shared) -> None:
+    folder = [] if shared.folder is None else [shared.folder]
+    for fd in shared.fds[False] + shared.fds[True] + folder:
         os.close(fd)
 
 
@@ -181,10 +255,9 @@ def _forget_after_fork() -> None:
     """Give up the parent's descriptors: a child has no connection of its own yet."""
     global _guard
     _guard = threading.Lock()
-    for fds in _descriptors.values():
-        _close_all(fds)
-    _descriptors.clear()
-    _holders.clear()
+    for shared in _files.values():
+        _close_all(shared)
+    _files.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -89,23 +89,19 @@ class Session:
             self.drop()
         return self._open_connections[0] if self._open_connections else self._open()
 
-    def begin(self, statement: str, *, lasting: bool = False) -> Connection:
-        """Begin a transaction on the file that the path names now.
-
-        A compaction replaces the file while it holds an exclusive lock on the old one.
-        So once we hold a lock and the path still names our file, it stays so.
+    @contextlib.contextmanager
+    def using(self, *, alone: bool = False) -> Iterator[Connection]:
+        """Hold the gate of the file that the path names now, see `Gate`.
 
         Parameters
         ----------
-        statement : str
-            ``BEGIN`` and its kind.
-        lasting : bool
-            Keep the lock when the transaction ends.
+        alone : bool
+            Whether the file is about to be replaced.
 
-        Returns
-        -------
+        Yields
+        ------
         Connection
-            In the transaction.
+            To that file, as long as the block lasts.
         """
         while True:
             connection = self.connection()
@@ -113,17 +109,20 @@ class Session:
                 # SQLite would begin to use it; a new connection switches back first.
                 self.drop()
                 connection = self.connection()
-            try:
-                if lasting:
-                    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-                connection.execute(statement)
-                connection.scalar("SELECT rootpage FROM sqlite_master LIMIT 1")
+            with connection.gate(alone=alone):
                 if connection.is_current():
-                    return connection
-            except BaseException:
-                self._roll_back(connection)
-                raise
+                    yield connection
+                    return
             self.drop()
+
+    def _begin(self, connection: Connection, statement: str) -> None:
+        """Begin a transaction, and take its lock at once."""
+        try:
+            connection.execute(statement)
+            connection.scalar("SELECT rootpage FROM sqlite_master LIMIT 1")
+        except BaseException:
+            self._roll_back(connection)
+            raise
 
     def has_wal(self) -> bool:
         """Tell whether somebody has put a write-ahead log beside the file.
@@ -153,20 +152,21 @@ class Session:
         ReadTransaction or WriteTransaction
             Valid until the block ends.
         """
-        connection = self.begin(statement)
-        tx = self.tx = kind(connection)
-        try:
-            yield tx
-            tx.close()
-            if not connection.foreign:
-                connection.execute("COMMIT")
-        except BaseException:
-            tx.close()
-            self._roll_back(connection)
-            raise
-        finally:
-            if self.tx is tx:
-                self.tx = None
+        with self.using() as connection:
+            self._begin(connection, statement)
+            tx = self.tx = kind(connection)
+            try:
+                yield tx
+                tx.close()
+                if not connection.foreign:
+                    connection.execute("COMMIT")
+            except BaseException:
+                tx.close()
+                self._roll_back(connection)
+                raise
+            finally:
+                if self.tx is tx:
+                    self.tx = None
 
     def _roll_back(self, connection: Connection) -> None:
         """Undo; where even that fails, the journal is played back at the next open."""
@@ -188,13 +188,13 @@ class Session:
             Valid until the block ends.
         """
         with self.transaction("BEGIN IMMEDIATE", WriteTransaction) as tx:
-            held = self.connection().held
-            was = before(held) if held is not None else None
+            connection = self.connection()
+            held = connection.held
+            was = None if held is None else before(held)
             yield tx
-            if self.path is not None and was is not None:
-                pages = touched(self.path, was)
-        if held is None or was is None or held.closed:
-            return
+            if held is None or was is None or connection.foreign:
+                return
+            pages = touched(str(self.path), was)
         self._all_dirty |= pages is None
         if pages:
             self._dirty |= pages | set(range(was.pages + 1, before(held).pages + 1))
@@ -240,13 +240,14 @@ class Session:
         Connection
             In a transaction that is rolled back: the block writes to the file itself.
         """
-        connection = self.begin("BEGIN EXCLUSIVE")
-        version, stamp = self._version_of(connection), connection.stamp()
-        try:
-            yield connection
-            now = connection.stamp()
-        finally:
-            self._roll_back(connection)
+        with self.using() as connection:
+            self._begin(connection, "BEGIN EXCLUSIVE")
+            version, stamp = self._version_of(connection), connection.stamp()
+            try:
+                yield connection
+                now = connection.stamp()
+            finally:
+                self._roll_back(connection)
         if now != stamp:
             self._resume(version, now)
 
@@ -259,14 +260,16 @@ class Session:
         Connection
             It is closed at the end.
         """
-        try:
-            connection = self.begin("BEGIN EXCLUSIVE", lasting=True)
-            connection.execute("COMMIT")
-            version = self._version_of(connection)
-            yield connection
-            stamp = connection.stamp()
-        finally:
-            self.drop()
+        with self.using(alone=True) as connection:
+            try:
+                connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+                self._begin(connection, "BEGIN EXCLUSIVE")
+                connection.execute("COMMIT")
+                version = self._version_of(connection)
+                yield connection
+                stamp = connection.stamp()
+            finally:
+                self.drop()
         self._resume(version, stamp)
 
     def _resume(self, version: Version, stamp: Stamp) -> None:
@@ -292,11 +295,10 @@ class Session:
             Equal before and after this session's own changes.
         """
         with self.lock:
-            connection = self.connection()
-            if self.tx is None and not connection.is_current():
-                self.drop()
-                connection = self.connection()
-            return self._version_of(connection)
+            if self.tx is not None:
+                return self._version_of(self.connection())
+            with self.using() as connection:
+                return self._version_of(connection)
 
     def check_idle(self) -> None:
         """Raise `StoreError` if this thread is inside a transaction."""

@@ -308,8 +308,9 @@ def test_a_file_in_wal_mode_is_switched_back(path):
         with pytest.raises(StoreBusyError):
             SQLiteStore(path, timeout=0.1)
     connection.close()
-    with SQLiteStore(path) as store, store.reading() as tx:
-        assert tx.settings()["gamma"] == 9.5
+    with SQLiteStore(path) as store:
+        with store.reading() as tx:
+            assert tx.settings()["gamma"] == 9.5
         assert [name for name, _ in files_of(path)] == [path.name]
         assert store.check_structure().ok
 
