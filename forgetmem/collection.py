@@ -170,6 +170,14 @@ class Collection:
             self._state.wipe()
         self._state = None
 
+    def compact(self) -> None:
+        """Rewrite the file as a function of its records; drop prune certificates."""
+        with self.lock:
+            self.store.compact()
+            if self._state is not None:
+                with self.store.reading() as tx:
+                    self._state.load_horizons(tx, self.namespace)
+
     def replace(
         self,
         identity: Identity,
@@ -227,6 +235,8 @@ class Collection:
                     table="root",
                     digest=root.hex() if root else None,
                 )
+        else:
+            self._state.load_horizons(tx, self.namespace)
         self._version = version
         return self._state
 

@@ -533,8 +533,7 @@ class ForgettableMemory:
 
     def compact(self) -> None:
         """Rewrite the file as a function of its records; drops prune certificates."""
-        with self._collection.lock:
-            self._store.compact()
+        self._collection.compact()
 
     def digest(self) -> str:
         """Return the digest of the namespace: settings, records and partition.

@@ -131,10 +131,22 @@ class NamespaceState:
             state.weights.restore(rows, np.array(weights), np.array(roles))
         for id, source_id, metadata, key, content in tx.records(namespace):
             state._enter(id, source_id, metadata, state._row_of[key], content)
-        for name, payload in tx.certificates(namespace).items():
-            state._stored_horizons[name] = PruneHorizon.from_json(payload)
-        state.horizons.by_key.update(state._stored_horizons)
+        state.load_horizons(tx, namespace)
         return state
+
+    def load_horizons(self, tx: ReadTransaction, namespace: str) -> None:
+        """Read the horizons of pruned groups, which are no part of the state.
+
+        Parameters
+        ----------
+        tx : ReadTransaction
+        namespace : str
+        """
+        self._stored_horizons = {
+            name: PruneHorizon.from_json(payload)
+            for name, payload in tx.certificates(namespace).items()
+        }
+        self.horizons.by_key = dict(self._stored_horizons)
 
     def change(self, erase: Iterable[str], put: Sequence[NewRecord]) -> None:
         """Erase records, store others, and solve the groups that this touches.
@@ -361,9 +373,11 @@ class NamespaceState:
             return set()
         change = self.grouping.remove(rows)
         affected = self._regrouped(change)
+        gone = [self.keys[row] for row in rows.tolist()]
         if forgotten:
-            gone = [self.keys[row] for row in rows.tolist()]
             self.horizons.after_forget(gone, change[1])
+        else:
+            self.horizons.after_prune(gone)
         self.weights.clear(rows)
         self.table.remove(rows)
         for row in rows.tolist():

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 import numpy as np
 
@@ -84,12 +84,6 @@ class PruneHorizon:
         """
         fields = {name: getattr(self, name) for name in self.__slots__}
         return json.dumps(fields, sort_keys=True)
-
-    @property
-    def key(self) -> bytes:
-        """A name for the table: a hash of the retained keys, of random look."""
-        names = "".join(sorted(self.weights)) + str(self.pruned)
-        return sha256(names.encode()).digest()[:16]
 
     def expired(self, reason: str) -> PruneHorizon:
         """Return this horizon, expired, without anything of the retained vectors.
@@ -184,13 +178,15 @@ class Horizons:
         self.by_key: dict[bytes, PruneHorizon] = {}
 
     def add(self, horizon: PruneHorizon) -> None:
-        """Take up a new horizon.
+        """Take up a new horizon, under a name that tells nothing.
 
         Parameters
         ----------
         horizon : PruneHorizon
         """
-        self.by_key[horizon.key] = horizon
+        # A hash of the retained keys would outlive a forget, and two prunes of one
+        # group can retain the same vectors.
+        self.by_key[secrets.token_bytes(16)] = horizon
 
     def after_forget(self, gone: Iterable[bytes], touched: IntArray) -> None:
         """Expire what a forget touches; called before the vectors leave the table.
@@ -209,6 +205,21 @@ class Horizons:
             if names & horizon.weights.keys() or rows & retained:
                 self.by_key[key] = horizon.expired(
                     "a record of its group was forgotten"
+                )
+
+    def after_prune(self, gone: Iterable[bytes]) -> None:
+        """Expire what counts on vectors that are pruned in their turn.
+
+        Parameters
+        ----------
+        gone : iterable of bytes
+            Keys that are pruned.
+        """
+        names = {key.hex() for key in gone}
+        for key, horizon in self._valid():
+            if names & horizon.weights.keys():
+                self.by_key[key] = horizon.expired(
+                    "a vector that it was measured by was pruned too"
                 )
 
     def after_add(self, rows: IntArray) -> None:
