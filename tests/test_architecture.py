@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "svm": {"arrays", "distances", "errors", "jit"},
     "index": {"arrays", "distances", "jit"},
     "groups": {"arrays", "distances", "index", "jit", "svm"},
+    "lm": {"arrays", "distances", "errors", "jit", "svm"},
     "store": {"arrays", "errors", "jit"},
     "settings": {"errors"},
     "state": {"arrays", "groups", "index", "metadata", "settings", "store"},

@@ -1,0 +1,419 @@
+"""Prefix problems of one sequence by block principal pivoting, compiled, in float64.
+
+Each problem is a kernel matrix of keys and a list of prefixes. The partition of one
+prefix is the guess for the next; its Cholesky factor is kept as far as the order of the
+margin keys has not changed. Rows with a wrong sign are exchanged all at once, and one
+by one as soon as that stops helping [1]_. Coefficients above `C` are dealt with only
+where they occur.
+
+References
+----------
+.. [1] Júdice and Pires, "A block principal pivoting algorithm for large-scale strictly
+   monotone linear complementarity problems", Comput. Oper. Res. 21 (1994).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forgetmem.arrays import Float32Array, FloatArray, IntArray
+from forgetmem.jit import compiled
+
+Codes: TypeAlias = NDArray[np.int8]
+
+#: What `solve_prefixes` says of a problem: no coefficient met `C`, some may have, or it
+#: is not solved. `EXACT` and `UNGATED` are for callers to say what they did then.
+FREE, BOXED, UNSOLVED, EXACT, UNGATED = 0, 1, 2, 3, 4
+
+_RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
+
+
+@compiled
+def mirror(K: FloatArray) -> None:
+    """Copy the lower triangles to the upper ones, and put 1 on the diagonals."""
+    problems, n, _ = K.shape
+    for p in range(problems):
+        for top in range(0, n, 32):
+            for left in range(0, top + 1, 32):
+                for i in range(top, min(top + 32, n)):
+                    for j in range(left, min(left + 32, i)):
+                        K[p, j, i] = K[p, i, j]
+        for i in range(n):
+            K[p, i, i] = 1.0
+
+
+@compiled
+def extend(
+    K: FloatArray,
+    ridge: float,
+    order: IntArray,
+    start: int,
+    count: int,
+    U: FloatArray,
+) -> bool:
+    """Continue ``U'U = Q[order, order]`` from row `start` to `count`.
+
+    Returns False if a pivot is not positive.
+    """
+    for j in range(count):
+        low = max(j, start)
+        row = U[j]
+        line = K[order[j]]
+        for i in range(low, count):
+            row[i] = line[order[i]]
+        if low == j:
+            row[j] += ridge
+        whole = j - j % 4
+        for k in range(0, whole, 4):
+            a, b, c, d = U[k, j], U[k + 1, j], U[k + 2, j], U[k + 3, j]
+            r0, r1, r2, r3 = U[k], U[k + 1], U[k + 2], U[k + 3]
+            for i in range(low, count):
+                row[i] -= (a * r0[i] + b * r1[i]) + (c * r2[i] + d * r3[i])
+        for k in range(whole, j):
+            a = U[k, j]
+            r0 = U[k]
+            for i in range(low, count):
+                row[i] -= a * r0[i]
+        if low == j:
+            if not row[j] > 0.0:
+                return False
+            row[j] = np.sqrt(row[j])
+            low += 1
+        scale = 1.0 / row[j]
+        for i in range(low, count):
+            row[i] *= scale
+    return True
+
+
+@compiled
+def substitute(U: FloatArray, count: int, x: FloatArray) -> None:
+    """Overwrite `x` with ``Q^-1 x``, for the first `count` rows of the factor."""
+    for j in range(count):
+        row = U[j]
+        x[j] /= row[j]
+        value = x[j]
+        for i in range(j + 1, count):
+            x[i] -= value * row[i]
+    for j in range(count - 1, -1, -1):
+        row = U[j]
+        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = 0.0
+        end = count - (count - j - 1) % 8
+        for i in range(j + 1, end, 8):
+            a0 += row[i] * x[i]
+            a1 += row[i + 1] * x[i + 1]
+            a2 += row[i + 2] * x[i + 2]
+            a3 += row[i + 3] * x[i + 3]
+            a4 += row[i + 4] * x[i + 4]
+            a5 += row[i + 5] * x[i + 5]
+            a6 += row[i + 6] * x[i + 6]
+            a7 += row[i + 7] * x[i + 7]
+        for i in range(end, count):
+            a0 += row[i] * x[i]
+        total = ((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))
+        x[j] = (x[j] - total) / row[j]
+
+
+@compiled
+def _scores(
+    K: FloatArray, lines: IntArray, values: FloatArray, low: int, g: FloatArray
+) -> None:
+    # Add sum_j values[j] K[lines[j], i] to g[i], for i from low to the end of g.
+    count = len(lines)
+    n = len(g)
+    whole = count - count % 4
+    for j in range(0, whole, 4):
+        a, b, c, d = values[j], values[j + 1], values[j + 2], values[j + 3]
+        r0, r1 = K[lines[j]], K[lines[j + 1]]
+        r2, r3 = K[lines[j + 2]], K[lines[j + 3]]
+        for i in range(low, n):
+            g[i] += (a * r0[i] + b * r1[i]) + (c * r2[i] + d * r3[i])
+    for j in range(whole, count):
+        a = values[j]
+        r0 = K[lines[j]]
+        for i in range(low, n):
+            g[i] += a * r0[i]
+
+
+@compiled
+def _members(status: Codes, role: int, n: int) -> IntArray:
+    out = np.empty(n, dtype=np.int64)
+    count = 0
+    for i in range(n):
+        if status[i] == role:
+            out[count] = i
+            count += 1
+    return out[:count]
+
+
+@compiled
+def _point(
+    K: FloatArray,
+    ridge: float,
+    C: float,
+    order: IntArray,
+    count: int,
+    bounded: IntArray,
+    U: FloatArray,
+    n: int,
+    alpha: FloatArray,
+    g: FloatArray,
+) -> float:
+    # Coefficients of the margin keys for this partition, Q alpha of all, and rho.
+    ones = np.ones(count)
+    substitute(U, count, ones)
+    g[:n] = 0.0
+    shift = np.zeros(count)
+    if len(bounded):
+        _scores(K, bounded, np.full(len(bounded), C), 0, g[:n])
+        for p in range(count):
+            shift[p] = -g[order[p]]
+        substitute(U, count, shift)
+    rho: float = (1.0 - C * len(bounded) - shift.sum()) / ones.sum()
+    for p in range(count):
+        shift[p] += rho * ones[p]
+        alpha[order[p]] = shift[p]
+    if count < n:
+        _scores(K, order[:count], shift, 0, g[:n])
+    return rho
+
+
+@compiled
+def _pivot(
+    K: FloatArray,
+    ridge: float,
+    C: float,
+    n: int,
+    order: IntArray,
+    count: int,
+    factored: int,
+    U: FloatArray,
+    status: Codes,
+    alpha: FloatArray,
+    g: FloatArray,
+) -> tuple[int, int, int, float]:
+    # From a guess to the optimum. Returns what it came to, the number of margin keys,
+    # the rows of the factor that are valid, and rho.
+    fewest, patience = n + 1, 3
+    inside = C * (1.0 - 1e-13)
+    boxed = len(_members(status, _BOUNDED, n)) > 0
+    wrong = np.empty(n, dtype=np.int64)
+    for _ in range(60 + n):
+        if count == 0:
+            return UNSOLVED, count, factored, 0.0
+        if factored < count and not extend(K, ridge, order, factored, count, U):
+            return UNSOLVED, count, 0, 0.0
+        factored = count
+        bounded = _members(status, _BOUNDED, n)
+        rho = _point(K, ridge, C, order, count, bounded, U, n, alpha, g)
+        slop = 1e-13 * (abs(rho) + ridge)
+        found = 0
+        above = False
+        for i in range(n):
+            role = status[i]
+            if role == _MARGIN:
+                above = above or alpha[i] > C
+                bad = not alpha[i] > 0.0 or (boxed and not alpha[i] < inside)
+            elif role == _RESERVE:
+                bad = g[i] - rho < -slop
+            else:
+                bad = g[i] + ridge * C - rho > slop
+            if bad:
+                wrong[found] = i
+                found += 1
+        if found == 0:
+            if not above:
+                return BOXED if boxed else FREE, count, factored, rho
+            boxed, fewest, patience = True, n + 1, 3
+            for i in range(n):
+                if status[i] == _MARGIN and alpha[i] > C:
+                    wrong[found] = i
+                    found += 1
+        if found < fewest:
+            fewest, patience = found, 3
+        elif patience > 0:
+            patience -= 1
+        else:
+            wrong[0] = wrong[found - 1]
+            found = 1
+        for w in range(found):
+            i = wrong[w]
+            if status[i] != _MARGIN:
+                status[i] = _MARGIN
+                alpha[i] = -1.0
+            elif boxed and alpha[i] >= inside:
+                status[i] = _BOUNDED
+                alpha[i] = C
+            else:
+                status[i] = _RESERVE
+                alpha[i] = 0.0
+        kept = 0
+        for p in range(count):
+            if status[order[p]] == _MARGIN:
+                order[kept] = order[p]
+                kept += 1
+            else:
+                factored = min(factored, kept)
+        for w in range(found):
+            if status[wrong[w]] == _MARGIN:
+                order[kept] = wrong[w]
+                kept += 1
+        count = kept
+    return UNSOLVED, count, 0, 0.0
+
+
+@compiled
+def solve_prefixes(
+    K: FloatArray,
+    ridge: float,
+    C: float,
+    ends: IntArray,
+    first: int,
+    last: int,
+    alphas: FloatArray,
+    rhos: FloatArray,
+    statuses: Codes,
+    orders: IntArray,
+    sizes: IntArray,
+    factors: FloatArray,
+    codes: Codes,
+) -> None:
+    """Solve all prefixes of the problems from `first` to `last`.
+
+    `K` holds their kernel matrices. For each problem and prefix: the coefficients, rho,
+    the role of each key, the margin keys in the order of the factor, their number and
+    what it came to; for each problem the factor of its last prefix.
+    """
+    n_keys = K.shape[1]
+    g = np.empty(n_keys)
+    for p in range(first, last):
+        order = np.arange(n_keys)
+        status = np.zeros(n_keys, dtype=np.int8)
+        alpha = np.zeros(n_keys)
+        count = factored = before = 0
+        rho = 0.0
+        code = UNSOLVED
+        for b in range(len(ends)):
+            n = ends[b]
+            if code == UNSOLVED:
+                status[:n] = _MARGIN
+                order[:n] = np.arange(n)
+                count, factored = n, 0
+                alpha[:] = 0.0
+            else:
+                g[before:n] = -rho
+                support = np.flatnonzero(alpha[:before] > 0.0)
+                _scores(K[p], support, alpha[support], before, g[:n])
+                for i in range(before, n):
+                    if g[i] < 0.0:
+                        status[i] = _MARGIN
+                        order[count] = i
+                        count += 1
+            code, count, factored, rho = _pivot(
+                K[p],
+                ridge,
+                C,
+                n,
+                order,
+                count,
+                factored,
+                factors[p],
+                status,
+                alpha,
+                g,
+            )
+            before = n
+            codes[p, b] = code
+            if code == UNSOLVED:
+                sizes[p, b] = 0
+                continue
+            rhos[p, b] = rho
+            sizes[p, b] = count
+            orders[p, b, :count] = order[:count]
+            for i in range(n):
+                statuses[p, b, i] = status[i]
+                if status[i] != _RESERVE:
+                    alphas[p, b, i] = alpha[i]
+
+
+@compiled
+def adjoint_prefixes(
+    K: FloatArray,
+    ridge: float,
+    first: int,
+    last: int,
+    orders: IntArray,
+    sizes: IntArray,
+    codes: Codes,
+    kept: bool,
+    factors: FloatArray,
+    alpha_bars: FloatArray,
+    rho_bars: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Solve the adjoint systems of `solve_prefixes`, from the last prefix to the first.
+
+    Writes v with ``Q v + mu 1 = alpha_bar`` and ``sum(v) = -rho_bar`` on the margin. A
+    factor is worked on again only from the first place where two orders differ; `kept`
+    says that `factors` are still those of the last prefixes.
+    """
+    for p in range(first, last):
+        U = factors[p]
+        held = np.empty(K.shape[1], dtype=np.int64)
+        valid = -1 if kept and codes[p, -1] <= BOXED else 0
+        for b in range(sizes.shape[1] - 1, -1, -1):
+            count = sizes[p, b]
+            if count == 0:
+                continue
+            order = orders[p, b]
+            common = count
+            if valid >= 0:
+                common = 0
+                while common < min(valid, count) and held[common] == order[common]:
+                    common += 1
+            if common < count:
+                extend(K[p], ridge, order, common, count, U)
+            held[:count] = order[:count]
+            valid = count
+            ones = np.ones(count)
+            x = np.empty(count)
+            for q in range(count):
+                x[q] = alpha_bars[p, b, order[q]]
+            substitute(U, count, ones)
+            substitute(U, count, x)
+            mu = (x.sum() + rho_bars[p, b]) / ones.sum()
+            for q in range(count):
+                out[p, b, order[q]] = x[q] - mu * ones[q]
+
+
+@compiled
+def fold(
+    K: FloatArray,
+    alphas: FloatArray,
+    adjoints: FloatArray,
+    first: int,
+    last: int,
+    out: Float32Array | FloatArray,
+) -> None:
+    """Write ``-(sum over prefixes of v alpha' + alpha v') * K``, entry by entry."""
+    n = K.shape[1]
+    line = np.empty(n)
+    for p in range(first, last):
+        for i in range(n):
+            line[:] = 0.0
+            some = False
+            for b in range(alphas.shape[1]):
+                a, v = alphas[p, b, i], adjoints[p, b, i]
+                if a == 0.0 and v == 0.0:
+                    continue
+                some = True
+                x, y = alphas[p, b], adjoints[p, b]
+                for j in range(n):
+                    line[j] -= v * x[j] + a * y[j]
+            if some:
+                for j in range(n):
+                    out[p, i, j] = line[j] * K[p, i, j]
+            else:
+                out[p, i, :] = 0.0

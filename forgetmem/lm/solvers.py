@@ -1,0 +1,428 @@
+"""Three ways to the coefficients of all prefixes: compiled, in torch, and maintained.
+
+All solve ``min a' (K + ridge I) a / 2`` over ``sum(a) = 1, 0 <= a <= C`` for each
+problem and each prefix of its keys, and all answer for their own derivatives: `adjoint`
+gives the v with which the loss has the derivative ``-v_i alpha_j`` for ``K_ij``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from forgetmem.arrays import BoolArray, FloatArray, IntArray
+from forgetmem.errors import InvalidInputError
+from forgetmem.lm.pivoting import (
+    BOXED,
+    EXACT,
+    FREE,
+    UNGATED,
+    UNSOLVED,
+    Codes,
+    adjoint_prefixes,
+    mirror,
+    solve_prefixes,
+)
+from forgetmem.svm import OneClassSVM
+from forgetmem.svm.gradient import Sensitivities, sensitivities
+
+Adjoint = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """Problems to solve.
+
+    Parameters
+    ----------
+    keys : Tensor of shape (P, n, D)
+    gamma : Tensor of shape (P,)
+    ends : tuple of int
+        Ascending lengths of the prefixes; the last is n.
+    C, ridge : float
+    """
+
+    keys: Tensor
+    gamma: Tensor
+    ends: tuple[int, ...]
+    C: float
+    ridge: float
+
+    def kernel(self) -> Tensor:
+        """Kernel matrices in float64.
+
+        Returns
+        -------
+        Tensor of shape (P, n, n), float64
+            Symmetric, 1 on the diagonal. On the CPU only pairs within some prefix were
+            computed from inner products; the others are their mirror images.
+        """
+        keys = self.keys.detach().double()
+        squares = (keys * keys).sum(-1)
+        scale = self.gamma.detach().double()[:, None, None]
+        n = keys.shape[1]
+        out = keys.new_empty(len(keys), n, n)
+        start = 0
+        for end in self.ends:
+            part = out[:, start:end, :end]
+            torch.baddbmm(
+                squares[:, start:end, None] + squares[:, None, :end],
+                keys[:, start:end],
+                keys[:, :end].transpose(1, 2),
+                alpha=-2.0,
+                out=part,
+            )
+            part.clamp_(min=0.0).mul_(-scale).exp_()
+            start = end
+        if out.is_cuda:
+            lower = out.tril(-1)
+            return lower + lower.transpose(1, 2) + torch.eye(n, device=out.device)
+        mirror(out.numpy())
+        return out
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What a solver found.
+
+    Parameters
+    ----------
+    alpha : Tensor of shape (P, len(ends), n), float64
+        Zero beyond the end of a prefix, and for keys in reserve.
+    rho : Tensor of shape (P, len(ends)), float64
+    codes : ndarray of shape (P, len(ends)), int8
+        How each was solved: a code of `pivoting`.
+    adjoint : callable
+        From the derivatives for alpha and rho to v, of the shape of alpha.
+    """
+
+    alpha: Tensor
+    rho: Tensor
+    codes: Codes
+    adjoint: Adjoint
+
+
+class Solver(Protocol):
+    """Solves all prefixes, given their kernel matrices."""
+
+    def __call__(self, problems: Prefixes, K: Tensor) -> Solved:
+        """Solve `problems`, whose kernel matrices are `K`."""
+        ...
+
+
+def in_slices(count: int, work: Callable[[int, int], None]) -> None:
+    """Call ``work(first, last)`` on slices of ``range(count)``, on torch's threads.
+
+    Parameters
+    ----------
+    count : int
+    work : callable
+        Releases the interpreter lock; slices do not touch each other's results.
+    """
+    n_threads = min(torch.get_num_threads(), count)
+    if n_threads <= 1:
+        work(0, count)
+        return
+    bounds = np.linspace(0, count, n_threads + 1).astype(int).tolist()
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def solve_by_pivoting(problems: Prefixes, K: Tensor) -> Solved:
+    """Solve on the CPU, with the partitions of an exact solver.
+
+    Parameters
+    ----------
+    problems : Prefixes
+    K : Tensor of shape (P, n, n), float64
+
+    Returns
+    -------
+    Solved
+    """
+    matrices: FloatArray = K.numpy()
+    P, n, _ = matrices.shape
+    ends: IntArray = np.array(problems.ends, dtype=np.int64)
+    shape = (P, len(ends))
+    alpha, rho = np.zeros((*shape, n)), np.zeros(shape)
+    status = np.zeros((*shape, n), dtype=np.int8)
+    codes = np.full(shape, UNSOLVED, dtype=np.int8)
+    orders, sizes = np.zeros((*shape, n), np.int64), np.zeros(shape, np.int64)
+    factors = np.zeros((P, n, n))
+    ridge, C = problems.ridge, problems.C
+
+    def solve(first: int, last: int) -> None:
+        solve_prefixes(
+            matrices,
+            ridge,
+            C,
+            ends,
+            first,
+            last,
+            alpha,
+            rho,
+            status,
+            orders,
+            sizes,
+            factors,
+            codes,
+        )
+
+    in_slices(P, solve)
+    sizes[_unsound(problems)] = 0
+    rescued = _rescue(problems, codes, alpha, rho)
+    kept = [True]
+
+    def adjoint(alpha_bar: Tensor, rho_bar: Tensor) -> Tensor:
+        bars, levels = alpha_bar.contiguous().numpy(), rho_bar.contiguous().numpy()
+        v = np.zeros_like(alpha)
+
+        def pull(first: int, last: int) -> None:
+            adjoint_prefixes(
+                matrices,
+                ridge,
+                first,
+                last,
+                orders,
+                sizes,
+                codes,
+                kept[0],
+                factors,
+                bars,
+                levels,
+                v,
+            )
+
+        in_slices(P, pull)
+        kept[0] = False
+        for (p, b), held in rescued.items():
+            end = ends[b]
+            v[p, b, :end] = held.adjoint(bars[p, b, :end], float(levels[p, b]))
+        return torch.from_numpy(v)
+
+    return Solved(torch.from_numpy(alpha), torch.from_numpy(rho), codes, adjoint)
+
+
+def _rescue(
+    problems: Prefixes,
+    codes: Codes,
+    alpha: FloatArray,
+    rho: FloatArray,
+) -> dict[tuple[int, int], Sensitivities]:
+    # Solve what is left by `OneClassSVM`; what even it cannot take stays ungated.
+    codes[_unsound(problems)] = UNSOLVED
+    alpha[codes == UNSOLVED], rho[codes == UNSOLVED] = 0.0, 1.0
+    rescued = {}
+    for p, b in np.argwhere(codes == UNSOLVED).tolist():
+        end = problems.ends[b]
+        codes[p, b] = UNGATED
+        try:
+            svm = OneClassSVM(float(problems.gamma[p]), problems.C, problems.ridge)
+            svm.fit(problems.keys[p, :end].detach().double().cpu().numpy())
+        except InvalidInputError:
+            continue
+        codes[p, b] = EXACT
+        alpha[p, b, :end], rho[p, b] = svm.dual_coef_, svm.rho_
+        rescued[p, b] = sensitivities(svm)
+    return rescued
+
+
+def _unsound(problems: Prefixes) -> BoolArray:
+    # Prefixes with keys that are not finite, or with such a bandwidth.
+    bad = ~problems.keys.detach().isfinite().all(-1)
+    first = torch.where(bad.any(-1), bad.to(torch.uint8).argmax(-1), bad.shape[1])
+    gamma = problems.gamma.detach()
+    first = torch.where(gamma.isfinite() & (gamma > 0.0), first, 0)
+    ends = torch.tensor(problems.ends, device=first.device)
+    found: BoolArray = (first[:, None] < ends).cpu().numpy()
+    return found
+
+
+def solve_maintained(problems: Prefixes, K: Tensor) -> Solved:
+    """Solve by `OneClassSVM`, which learns the keys of one prefix after the other.
+
+    Parameters
+    ----------
+    problems : Prefixes
+    K : Tensor
+        Not looked at: the solver computes its own, as sums of squares.
+
+    Returns
+    -------
+    Solved
+        `adjoint` multiplies by the inverses that the solver maintained.
+
+    Raises
+    ------
+    InvalidInputError
+        If a key or gamma is not finite: an audit does not pass over that.
+    """
+    P, n, _ = problems.keys.shape
+    shape = (P, len(problems.ends))
+    alpha, rho = np.zeros((*shape, n)), np.zeros(shape)
+    held: list[list[Sensitivities]] = []
+    for p, keys in enumerate(problems.keys.detach().double().cpu().numpy()):
+        svm = OneClassSVM(float(problems.gamma[p]), problems.C, problems.ridge)
+        states, start = [], 0
+        for b, end in enumerate(problems.ends):
+            svm.learn(keys[start:end])
+            alpha[p, b, :end], rho[p, b], start = svm.dual_coef_, svm.rho_, end
+            states.append(sensitivities(svm))
+        held.append(states)
+
+    def adjoint(alpha_bar: Tensor, rho_bar: Tensor) -> Tensor:
+        bars, levels = alpha_bar.cpu().numpy(), rho_bar.cpu().numpy()
+        v = np.zeros_like(alpha)
+        for p, states in enumerate(held):
+            for b, state in enumerate(states):
+                end = problems.ends[b]
+                v[p, b, :end] = state.adjoint(bars[p, b, :end], float(levels[p, b]))
+        return torch.from_numpy(v).to(alpha_bar.device)
+
+    device = problems.keys.device
+    codes = np.full(shape, EXACT, dtype=np.int8)
+    return Solved(
+        torch.from_numpy(alpha).to(device),
+        torch.from_numpy(rho).to(device),
+        codes,
+        adjoint,
+    )
+
+
+def solve_in_torch(problems: Prefixes, K: Tensor) -> Solved:
+    """Solve all problems and prefixes at once with batched Cholesky factors.
+
+    Parameters
+    ----------
+    problems : Prefixes
+    K : Tensor of shape (P, n, n), float64
+        On any device.
+
+    Returns
+    -------
+    Solved
+    """
+    search = _Search(problems, K)
+    search.run()
+    codes: Codes = np.full(search.done.shape, UNSOLVED, dtype=np.int8)
+    codes[search.done.cpu().numpy()] = FREE
+    codes[(search.done & search.boxed).cpu().numpy()] = BOXED
+    alpha, rho = search.alpha.cpu().numpy(), search.rho.cpu().numpy()
+    rescued = _rescue(problems, codes, alpha, rho)
+    batched = torch.from_numpy(codes <= BOXED).to(K.device)
+    margin = search.margin & batched[..., None]
+
+    def adjoint(alpha_bar: Tensor, rho_bar: Tensor) -> Tensor:
+        zero = torch.zeros_like(alpha_bar)
+        right = torch.stack(
+            [torch.where(margin, alpha_bar, zero), margin.double()], dim=-1
+        )
+        x, ones = torch.cholesky_solve(right, search.factor).unbind(-1)
+        mu = (x.sum(-1) + rho_bar) / ones.sum(-1)
+        v = torch.where(margin, x - mu[..., None] * ones, zero)
+        for (p, b), held in rescued.items():
+            end = problems.ends[b]
+            bar = alpha_bar[p, b, :end].cpu().numpy()
+            part = held.adjoint(bar, float(rho_bar[p, b]))
+            v[p, b, :end] = torch.from_numpy(part).to(v.device)
+        return v
+
+    device = K.device
+    return Solved(
+        torch.from_numpy(alpha).to(device),
+        torch.from_numpy(rho).to(device),
+        codes,
+        adjoint,
+    )
+
+
+class _Search:
+    # Block principal pivoting on all problems together; see `pivoting` for the steps.
+
+    LIMIT = 60
+
+    def __init__(self, problems: Prefixes, K: Tensor) -> None:
+        P, n, _ = K.shape
+        self.C, self.ridge = problems.C, problems.ridge
+        self.inside = self.C * (1.0 - 1e-13)
+        eye = torch.eye(n, dtype=K.dtype, device=K.device)
+        self.Q = (K + problems.ridge * eye)[:, None]
+        ends: Sequence[int] = problems.ends
+        places = torch.arange(n, device=K.device)
+        self.valid = places < torch.tensor(ends, device=K.device)[:, None]
+        self.margin = self.valid.expand(P, -1, -1).clone()
+        self.bounded = torch.zeros_like(self.margin)
+        self.boxed = torch.zeros(P, len(ends), dtype=torch.bool, device=K.device)
+        self.done = torch.zeros_like(self.boxed)
+        self.fewest = torch.full(self.boxed.shape, n + 1, device=K.device)
+        self.patience = torch.full_like(self.fewest, 3)
+        self.alpha = torch.zeros(self.margin.shape, dtype=K.dtype, device=K.device)
+        self.rho = torch.zeros(self.boxed.shape, dtype=K.dtype, device=K.device)
+        self.factor = K.new_empty(0)
+        self.eye = eye
+
+    def run(self) -> None:
+        for _ in range(self.LIMIT):
+            g, sound = self._point()
+            wrong = self._wrong(g)
+            above = (self.margin & (self.alpha > self.C)).any(-1) & ~self.boxed
+            right = ~wrong.any(-1) & sound
+            self.done |= right & ~above
+            if bool(self.done.all()):
+                return
+            begin = right & above
+            self.boxed |= begin
+            over = begin[..., None] & self.margin & (self.alpha > self.C)
+            self._exchange(torch.where(begin[..., None], over, wrong), begin)
+
+    def _point(self) -> tuple[Tensor, Tensor]:
+        inner = self.margin[..., :, None] & self.margin[..., None, :]
+        self.factor, info = torch.linalg.cholesky_ex(
+            torch.where(inner, self.Q, self.eye)
+        )
+        at_bound = self.C * self.bounded.to(self.Q.dtype)
+        pushed = (self.Q @ at_bound[..., None])[..., 0]
+        free = self.margin.to(self.Q.dtype)
+        rights = torch.stack([free, -pushed * free], dim=-1)
+        ones, shift = torch.cholesky_solve(rights, self.factor).unbind(-1)
+        rest = 1.0 - at_bound.sum(-1)
+        rho = (rest - shift.sum(-1)) / ones.sum(-1)
+        alpha = (shift + rho[..., None] * ones) * free + at_bound
+        open_ = ~self.done
+        self.alpha = torch.where(open_[..., None], alpha, self.alpha)
+        self.rho = torch.where(open_, rho, self.rho)
+        sound = (info == 0) & self.rho.isfinite()
+        return (self.Q @ self.alpha[..., None])[..., 0], sound
+
+    def _wrong(self, g: Tensor) -> Tensor:
+        h = g - self.rho[..., None]
+        slop = 1e-13 * (self.rho.abs() + self.ridge)[..., None]
+        outside = ~(self.alpha > 0.0)
+        outside |= self.boxed[..., None] & ~(self.alpha < self.inside)
+        reserve = self.valid & ~self.margin & ~self.bounded
+        wrong = (self.margin & outside) | (reserve & (h < -slop))
+        return wrong | (self.bounded & (h > slop))
+
+    def _exchange(self, wrong: Tensor, begin: Tensor) -> None:
+        count = wrong.sum(-1)
+        better = (count < self.fewest) | begin
+        self.fewest = torch.where(better, count, self.fewest)
+        single = ~better & (self.patience <= 0)
+        self.patience = torch.where(better, 3, (self.patience - 1).clamp(min=0))
+        n = wrong.shape[-1]
+        places = torch.arange(n, device=wrong.device)
+        last = torch.where(wrong, places, -1).amax(-1, keepdim=True)
+        wrong = torch.where(single[..., None], places == last, wrong)
+        wrong = wrong & ~self.done[..., None]
+        upper = (
+            self.margin & wrong & self.boxed[..., None] & (self.alpha >= self.inside)
+        )
+        entering = wrong & ~self.margin
+        self.margin = (self.margin & ~wrong) | entering
+        self.bounded = (self.bounded & ~wrong) | upper
