@@ -13,7 +13,7 @@ from forgetmem.embedding.interface import (
     encode_checked,
     overlong,
 )
-from forgetmem.embedding.minilm import DEFAULT_MODEL, MiniLMEmbedder
+from forgetmem.embedding.minilm import DEFAULT_MODEL
 from forgetmem.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "AnyEmbedder",
     "CallableEmbedder",
     "Embedder",
-    "MiniLMEmbedder",
     "SentenceTransformerEmbedder",
     "as_embedder",
     "encode_checked",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from forgetmem.arrays import BoolArray, Float32Array
-from forgetmem.embedding.minilm import DEFAULT_MODEL, MiniLMEmbedder
+from forgetmem.embedding.minilm import DEFAULT_MODEL, default_embedder
 from forgetmem.embedding.sentence_transformer import SentenceTransformerEmbedder
 from forgetmem.errors import EmbeddingError, InvalidInputError
 
@@ -131,7 +130,7 @@ def as_embedder(embedder: AnyEmbedder = None) -> Embedder:
         If it is none of these.
     """
     if embedder is None or embedder in (DEFAULT_MODEL, DEFAULT_MODEL.split("/")[1]):
-        return _default_embedder()
+        return default_embedder()
     if isinstance(embedder, str | Path):
         if not str(embedder).strip():
             raise InvalidInputError("the name of an embedder must not be empty")
@@ -211,11 +210,6 @@ def overlong(embedder: Embedder, texts: Sequence[str]) -> list[int]:
     """
     find = getattr(embedder, "overlong", None)
     return list(find(list(texts))) if find is not None else []
-
-
-@functools.cache
-def _default_embedder() -> MiniLMEmbedder:
-    return MiniLMEmbedder()
 
 
 def _checked_interface(embedder: Any) -> Embedder:

