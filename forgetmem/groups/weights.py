@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 
 import numpy as np
@@ -124,10 +125,11 @@ class GroupWeights:
         -------
         Certificate
         """
-        weights = self.weight[rows]
+        coefficients = self.weight[rows] / math.fsum(self.weight[rows])
+        coefficients[self.role[rows] == Role.BOUNDED] = self._C
         return solution_certificate(
             self._vectors(rows),
-            weights / weights.sum(),
+            coefficients,
             gamma=self._gamma,
             C=self._C,
             ridge=self._ridge,
