@@ -23,10 +23,10 @@ from forgetmem.svm.partition import FREE, Box, Role, Statuses
 from forgetmem.svm.pivoting import DONE, REBUILD, pivot, smo
 from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
 
-#: A smaller ridge, relative to the largest kernel value, may be lost in the rounding of
-#: K. The problem is tried as it stands, and if a margin system is singular it is solved
-#: with this ridge instead.
-RIDGE_FLOOR = 2.0**-34
+#: A smaller ridge, relative to the largest entry of Q, may be lost in rounding. The
+#: problem is tried as it stands, and if a margin system turns out to be singular to
+#: working precision, it is solved with this ridge instead, or a larger one.
+RIDGE_FLOOR = 2.0**-30
 #: From so many rows on, pairs of coefficients are moved before systems are solved.
 _PAIRS_FROM = 192
 
@@ -173,11 +173,12 @@ def solve(problem: Problem, alpha: FloatArray | None = None) -> Optimum:
     -------
     Optimum
     """
-    try:
-        return _solve(problem, alpha)
-    except IllConditionedMarginError:
-        floor = RIDGE_FLOOR * problem.largest
-        return _solve(replace(problem, ridge=max(floor, problem.ridge)), alpha)
+    floor = RIDGE_FLOOR * problem.largest
+    while True:
+        try:
+            return _solve(problem, alpha)
+        except IllConditionedMarginError:
+            problem = replace(problem, ridge=max(floor, 16.0 * problem.ridge))
 
 
 def _solve(problem: Problem, alpha: FloatArray | None) -> Optimum:
@@ -353,7 +354,8 @@ def _refined(
     inverse = optimum.inverse
     for fresh in (False, True):
         if fresh:
-            inverse.rebuild(problem.K, problem.ridge, inverse.margin.copy())
+            margin = inverse.margin.copy()
+            inverse.rebuild(problem.K, problem.ridge, margin, pivoted=True)
         x = np.zeros((inverse.size + 1, 3))
         x[1:, 0] = optimum.alpha[inverse.margin]
         x[0, 0] = -optimum.rho

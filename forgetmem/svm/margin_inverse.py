@@ -225,7 +225,9 @@ class MarginInverse:
             self._new_rate = rate
         self.worn = rate > max(_WORN[0] * self._new_rate, _WORN[1])
 
-    def rebuild(self, K: FloatArray, ridge: float, slots: IntArray) -> None:
+    def rebuild(
+        self, K: FloatArray, ridge: float, slots: IntArray, *, pivoted: bool = False
+    ) -> None:
         """Invert afresh for the given margin samples.
 
         Parameters
@@ -234,6 +236,8 @@ class MarginInverse:
             Kernel matrix of all slots.
         ridge : float
         slots : ndarray of int64
+        pivoted : bool
+            Whether to take the way that loses fewest digits, if it is open.
 
         Raises
         ------
@@ -245,7 +249,7 @@ class MarginInverse:
         self.size = s
         self.worn = False
         self._new_rate = None
-        if s <= _GROWN or self._reproducible:
+        if self._reproducible or (s <= _GROWN and not pivoted):
             if s and not grow_all(self.R, self.B, K, ridge, self.margin) > 0.0:
                 raise IllConditionedMarginError(np.inf)
             return

@@ -1,0 +1,137 @@
+"""Whatever was learned and unlearned on the way, the end is a fit on what is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from svm.regimes import BOXES, regimes
+from svm.test_exactness import CASES, same
+
+from forgetmem.arrays import FloatArray
+from forgetmem.svm import OneClassSVM
+from forgetmem.svm.maintained import Maintained
+
+
+@pytest.mark.parametrize(("X", "gamma"), CASES)
+def test_interleaved_learning_and_unlearning_ends_as_a_fit(
+    X: FloatArray, gamma: float
+) -> None:
+    """After every operation all numbers equal those of a fit in another order."""
+    rng = np.random.default_rng(7)
+    for C in BOXES:
+        svm = OneClassSVM(gamma=gamma, C=C)
+        inside: list[int] = []
+        outside = list(range(len(X)))
+        for _ in range(12):
+            count = int(rng.choice([1, 1, 2, 5]))
+            if outside and (len(inside) < 3 or rng.random() < 0.6):
+                rng.shuffle(outside)
+                chosen, outside = outside[:count], outside[count:]
+                svm.learn(X[chosen])
+                inside += chosen
+            else:
+                places = rng.permutation(len(inside))[:count].tolist()
+                svm.unlearn(places)
+                outside += [inside[place] for place in places]
+                inside = [r for p, r in enumerate(inside) if p not in places]
+            order = rng.permutation(len(inside))
+            fresh = OneClassSVM(gamma=gamma, C=C).fit(X[inside][order])
+            assert np.array_equal(svm.X_, X[inside])
+            assert same(svm, fresh, order)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.integers(0, 11), min_size=1, max_size=24),
+    moves=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=12),
+    C=st.sampled_from(BOXES),
+    gamma=st.sampled_from([1e-5, 0.3, 50.0]),
+)
+def test_any_history_of_grid_points_ends_as_a_fit(
+    rows: list[int], moves: list[tuple[bool, int]], C: float, gamma: float
+) -> None:
+    """Points of a grid, many of them equal, come and go in any order."""
+    points = np.array([[i % 4, i // 4] for i in range(12)], dtype=np.float64)
+    svm = OneClassSVM(gamma=gamma, C=C).fit(points[rows])
+    left = list(rows)
+    for learning, number in moves:
+        if learning or not left:
+            svm.learn(points[[number % 12]])
+            left.append(number % 12)
+        else:
+            svm.unlearn(number % len(left))
+            del left[number % len(left)]
+    order = np.argsort(left, kind="stable")[::-1]
+    fresh = OneClassSVM(gamma=gamma, C=C).fit(points[left][order])
+    assert same(svm, fresh, order)
+
+
+@pytest.mark.parametrize("C", [1.0, 1 / 40])
+@pytest.mark.parametrize("width", [0.02, 0.3, 3.0])
+def test_walks_of_many_rows_seldom_need_the_net(C: float, width: float) -> None:
+    """120 rows: single rows and blocks leave and come along the path alone."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(120, 5))
+    svm = OneClassSVM(gamma=width, C=C).fit(X)
+    rows = list(range(120))
+    for turn in range(30):
+        places = rng.permutation(len(rows))[: 1 if turn % 3 else 5].tolist()
+        back = [rows[place] for place in places]
+        svm.unlearn(places)
+        rows = [r for p, r in enumerate(rows) if p not in places]
+        assert same(svm, OneClassSVM(width, C).fit(X[rows]), slice(None))
+        svm.learn(X[back])
+        rows += back
+    assert same(svm, OneClassSVM(width, C).fit(X[rows]), slice(None))
+    assert svm.rescues_ <= 2
+
+
+def test_forgetting_all_rows_one_by_one_passes_through_every_state() -> None:
+    """From a full set through empty margins and the warm-up to nothing, and back."""
+    for name, X, gamma in regimes(9):
+        for C in (1.0, 0.25):
+            svm = OneClassSVM(gamma=gamma, C=C).fit(X)
+            for left in range(len(X) - 1, -1, -1):
+                svm.unlearn(left // 2)
+                assert svm.n_samples == left, name
+            assert (svm.rho_, svm.weights_.tolist()) == (1.0, [])
+            svm.learn(X)
+            assert same(svm, OneClassSVM(gamma, C).fit(X), slice(None))
+
+
+def test_a_reserve_row_leaves_without_moving_anything() -> None:
+    """What had no part in the optimum leaves it as it was."""
+    X = np.vstack([np.random.default_rng(10).normal(size=(30, 3)), np.zeros((1, 3))])
+    svm = OneClassSVM(gamma=0.05).fit(X)
+    assert 30 in svm.reserve_
+    before = svm.dual_coef_[:30]
+    svm.unlearn(30)
+    assert np.array_equal(svm.dual_coef_, before)
+    assert np.array_equal(svm.learn(X[30:]).dual_coef_[:30], before)
+    assert svm.rescues_ == 0
+
+
+def test_nothing_of_an_unlearned_row_stays_in_memory() -> None:
+    """Neither the row nor its kernel values are left in any array."""
+    X = np.random.default_rng(11).normal(size=(20, 3))
+    svm = OneClassSVM(gamma=0.2).fit(X)
+    gone = 7
+    values = np.delete(np.exp(-0.2 * ((X - X[gone]) ** 2).sum(axis=1)), gone)
+    svm.unlearn(gone)
+    samples = svm._maintained.samples
+    assert not np.isin(samples.X, X[gone]).any()
+    assert not np.isin(samples.K, values[values < 1.0]).any()
+    svm.learn(X[:1])
+    assert samples.capacity == 20
+
+
+def test_slots_are_enlarged_when_rows_keep_coming() -> None:
+    """Rows beyond the room of the first fit are taken in one at a time."""
+    X = np.random.default_rng(12).normal(size=(60, 3))
+    svm = OneClassSVM(gamma=0.2).fit(X[:3])
+    for row in range(3, 60):
+        svm.learn(X[row : row + 1])
+    assert isinstance(svm._maintained, Maintained)
+    assert same(svm, OneClassSVM(gamma=0.2).fit(X), slice(None))
