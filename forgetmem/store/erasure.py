@@ -63,6 +63,11 @@ class Look:
         return self.report.ok and not self.hits
 
     @property
+    def settled(self) -> bool:
+        """True if there is nothing to mend, to give back or to remove."""
+        return self.clean and not self.wasteful and len(self.report.files) == 1
+
+    @property
     def wasteful(self) -> bool:
         """True if a quarter of the file is free pages."""
         return 4 * self.layout.free > self.layout.pages

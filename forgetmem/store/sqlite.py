@@ -145,7 +145,7 @@ class SQLiteStore:
                 raise CorruptStoreError(
                     f"{self.path} is damaged: {seen.layout.damage[0]}"
                 )
-            if not self.read_only and (seen.wasteful or not seen.clean):
+            if not self.read_only and not seen.settled:
                 self._ensure(self._mend({}), {})
 
     @contextlib.contextmanager
@@ -316,7 +316,7 @@ class SQLiteStore:
             self._check_writable()
             try:
                 seen = self._look(wanted, lazy=True)
-                if seen.wasteful or not seen.clean:
+                if not seen.settled:
                     seen = self._mend(wanted)
             except StoreBusyError as error:
                 where = "not examined: another process or an open reader holds the file"

@@ -211,4 +211,5 @@ class WriteTransaction(ReadTransaction):
 
     def erase_certificates(self) -> None:
         """Erase all prune certificates of all namespaces."""
-        self._file.execute("DELETE FROM certificate")
+        # With a WHERE no page is written where there is nothing to erase.
+        self._file.execute("DELETE FROM certificate WHERE TRUE")
