@@ -20,6 +20,7 @@ Every error is a `ForgetmemError`, and also the builtin a caller expects::
     │   ├── SchemaVersionError              .found .supported
     │   ├── CorruptStoreError               .table .digest
     │   └── ErasureError                    .where .pending
+    ├── DivergedError (ArithmeticError)     .step
     ├── ProofError (ValueError)             .reason
     └── MissingDependencyError (ImportError)  .package .extra
 
@@ -35,6 +36,7 @@ from typing import Protocol
 __all__ = [
     "CorruptStoreError",
     "DimensionMismatchError",
+    "DivergedError",
     "DuplicateIdError",
     "EmbedderMismatchError",
     "EmbeddingError",
@@ -216,6 +218,17 @@ class ErasureError(StoreError):
             "the records are no longer part of the memory, but bytes are left in "
             f"its files ({'; '.join(self.where)}); no proof was issued, call "
             "error.pending.retry() once the cause is gone"
+        )
+
+
+class DivergedError(ForgetmemError, ArithmeticError):
+    """The loss of a training run is no longer finite."""
+
+    def __init__(self, step: int, kept: str) -> None:
+        self.step = step
+        super().__init__(
+            f"the loss is not finite at step {step}; lower the learning rate. "
+            f"The last checkpoint is kept: {kept}"
         )
 
 

@@ -47,7 +47,9 @@ class GateReport:
     ungated : int
         Problems without a solution (keys that are not finite): all multipliers are 1.
     support : float
-        Mean share of the keys with a positive coefficient; 1 for ungated problems.
+        Mean share of the keys that are open; 1 for ungated problems.
+    open_keys : float
+        Mean number of open keys.
     """
 
     problems: int
@@ -55,6 +57,7 @@ class GateReport:
     exact: int
     ungated: int
     support: float
+    open_keys: float
 
 
 @dataclass(frozen=True)
@@ -281,11 +284,12 @@ def _check(
 
 def _report(alpha: Tensor, ends: tuple[int, ...], codes: Any) -> GateReport:
     counts = (alpha.detach() > 0.0).sum(-1).double().cpu().numpy()
-    shares = np.where(codes == UNGATED, 1.0, counts / np.array(ends))
+    counts = np.where(codes == UNGATED, np.array(ends), counts)
     return GateReport(
         problems=codes.size,
         boxed=int((codes == BOXED).sum()),
         exact=int((codes == EXACT).sum()),
         ungated=int((codes == UNGATED).sum()),
-        support=float(shares.mean()),
+        support=float((counts / np.array(ends)).mean()),
+        open_keys=float(counts.mean()),
     )

@@ -1,0 +1,182 @@
+"""Byte batches from text files, and key-value facts to recall.
+
+Batches are a function of a seed and the number of the step, so training resumes exactly
+wherever it was interrupted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from forgetmem.errors import InvalidInputError
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+
+def read_bytes(path: str | Path, limit: int | None = None) -> Bytes:
+    """Read a text file as bytes; ``.gz`` and ``.xz`` are unpacked.
+
+    Parameters
+    ----------
+    path : str or Path
+    limit : int, optional
+        Read no more than so many bytes (unpacked).
+
+    Returns
+    -------
+    ndarray of uint8
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such file, it is damaged or it is empty.
+    """
+    place = Path(path)
+    try:
+        with _OPENERS.get(place.suffix, open)(place, "rb") as file:
+            content = file.read(-1 if limit is None else limit)
+    except FileNotFoundError:
+        raise InvalidInputError(f"no such file: {place}") from None
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise InvalidInputError(f"cannot read {place}: {error}") from error
+    if not content:
+        raise InvalidInputError(f"expected text, but {place} is empty")
+    return np.frombuffer(content, dtype=np.uint8)
+
+
+def split_tail(data: Bytes, share: float = 0.1) -> tuple[Bytes, Bytes]:
+    """Hold out the end of a text.
+
+    Parameters
+    ----------
+    data : ndarray of uint8
+    share : float
+        Of the second part.
+
+    Returns
+    -------
+    tuple of ndarray
+    """
+    place = int(len(data) * (1.0 - share))
+    return data[:place], data[place:]
+
+
+@dataclass(frozen=True)
+class ByteBatches:
+    """Random windows of a text.
+
+    Parameters
+    ----------
+    data : ndarray of uint8
+    batch_size : int
+    block_size : int
+        Tokens in a window.
+    seed : int
+    """
+
+    data: Bytes
+    batch_size: int
+    block_size: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.data) < self.block_size + 2:
+            raise InvalidInputError(
+                f"expected a text of at least {self.block_size + 2} bytes for a block "
+                f"of {self.block_size}, got {len(self.data)}"
+            )
+
+    def at(self, step: int) -> tuple[Tensor, Tensor]:
+        """Make the batch of one step.
+
+        Parameters
+        ----------
+        step : int
+
+        Returns
+        -------
+        inputs, targets : Tensor of shape (batch_size, block_size), int64
+        """
+        random = np.random.default_rng([self.seed, step])
+        last = len(self.data) - self.block_size
+        starts = random.integers(0, last, self.batch_size)
+        windows = starts[:, None] + np.arange(self.block_size + 1)
+        rows = torch.from_numpy(self.data[windows].astype(np.int64))
+        return rows[:, :-1], rows[:, 1:]
+
+
+@dataclass(frozen=True)
+class RecallBatches:
+    """Facts as key and value tokens, then all keys again in another order.
+
+    A sequence is ``k1 v1 k2 v2 ... ; kj vj ki vi ...``. Only the values after the
+    separator can be known; elsewhere the target is -1, which a loss ignores.
+
+    Parameters
+    ----------
+    n_pairs : int
+        Facts in a sequence; their keys are distinct.
+    batch_size : int
+    n_keys, n_values : int
+        Sizes of the two alphabets: bytes from 0 on and from 128 on.
+    seed : int
+    """
+
+    n_pairs: int
+    batch_size: int
+    n_keys: int = 64
+    n_values: int = 64
+    seed: int = 0
+
+    #: The byte between facts and questions.
+    SEPARATOR = 255
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_pairs <= self.n_keys <= 128 or not 2 <= self.n_values <= 127:
+            raise InvalidInputError(
+                "expected n_pairs <= n_keys <= 128 and 2 <= n_values <= 127, got "
+                f"{self.n_pairs}, {self.n_keys} and {self.n_values}"
+            )
+
+    @property
+    def block_size(self) -> int:
+        """Tokens in a sequence."""
+        return 4 * self.n_pairs + 1
+
+    def at(self, step: int) -> tuple[Tensor, Tensor]:
+        """Make the batch of one step.
+
+        Parameters
+        ----------
+        step : int
+
+        Returns
+        -------
+        inputs, targets : Tensor of shape (batch_size, block_size), int64
+        """
+        random = np.random.default_rng([self.seed, step])
+        B, n = self.batch_size, self.n_pairs
+        everything = np.tile(np.arange(self.n_keys), (B, 1))
+        keys = random.permuted(everything, axis=1)[:, :n]
+        values = 128 + random.integers(0, self.n_values, (B, n))
+        order = random.permuted(np.tile(np.arange(n), (B, 1)), axis=1)
+        facts = np.stack([keys, values], axis=2)
+        questions = np.take_along_axis(facts, order[:, :, None], axis=1)
+        middle = np.full((B, 1), self.SEPARATOR)
+        parts = [facts.reshape(B, -1), middle, questions.reshape(B, -1)]
+        rows = torch.from_numpy(np.concatenate(parts, axis=1))
+        targets = torch.full_like(rows, -1)
+        targets[:, 2 * n + 1 :: 2] = rows[:, 2 * n + 2 :: 2]
+        return rows, targets
