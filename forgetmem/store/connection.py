@@ -199,6 +199,20 @@ class Connection:
                 table="sqlite_schema",
             )
 
+    def definitions(self) -> list[bytes]:
+        """Return what the file's first page says of its tables, if nobody changed it.
+
+        Returns
+        -------
+        list of bytes
+            No digest covers these rows, and an open connection does not read them
+            again.
+        """
+        found = []
+        for kind, name, table, sql in _expected(self._driver):
+            found += [f"{kind}{name}{table}".encode(), sql.encode()]
+        return found
+
     def _translated(self) -> contextlib.AbstractContextManager[None]:
         name = "the memory in RAM" if self.path is None else self.path
         return translated(self._driver, name)

@@ -118,6 +118,9 @@ def look(
     source: Source = connection.held or Image(connection.image())
     layout = read_layout(source, connection.roots())
     findings, hits = layout.findings(), []
+    page = source.read(schema.PAGE_SIZE, 0)
+    if not all(definition in page for definition in connection.definitions()):
+        findings.append("the definition of a table was altered")
     name = "memory in RAM" if connection.path is None else Path(connection.path).name
     sides = {**(early or {}), **side_bytes(connection.path)}
     for side, data in sides.items():
