@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from forgetmem.arrays import IntArray
 from forgetmem.collection import Collection
-from forgetmem.errors import CorruptStoreError
+from forgetmem.errors import CorruptStoreError, MissingDependencyError
 from forgetmem.groups import PruneHorizon, Role
 from forgetmem.proof import (
     AuditReport,
@@ -25,7 +26,7 @@ from forgetmem.proof import (
     commit,
 )
 from forgetmem.state import NamespaceState, NewRecord
-from forgetmem.store import ReadTransaction
+from forgetmem.store import ReadTransaction, needles_of
 from forgetmem.svm import fit_many
 
 #: Above the residual that correctly rounded weights can have: 4 ulp a coefficient.
@@ -106,7 +107,8 @@ def verify(
     Verdict
     """
     checks = [_whole(proof), _sealed(proof), *_signed(proof, public_key)]
-    checks += [_storage(collection), _digests(collection)]
+    checks += _rebuilt_equal(proof)
+    checks += [*_storage(collection), _digests(collection)]
     with collection.reading() as (tx, state):
         checks.append(_optimal(state)[0])
         checks.append(_same_state(collection, state, proof))
@@ -127,7 +129,9 @@ def audit(collection: Collection, *, deep: bool) -> AuditReport:
     -------
     AuditReport
     """
-    checks = [_storage(collection), _digests(collection)]
+    checks = [*_storage(collection), _digests(collection)]
+    if deep:
+        checks.append(_residue(collection))
     with collection.reading() as (tx, state):
         optimal, certificates = _optimal(state)
         digest, other = collection.digest(state), rebuilt(tx, collection, state)
@@ -243,28 +247,71 @@ def _sealed(proof: ForgetProof) -> Check:
 
 
 def _signed(proof: ForgetProof, public_key: bytes | None) -> list[Check]:
-    if public_key is None:
+    outcome: Literal["passed", "failed", "not checked"]
+    if public_key is not None:
+        signed = proof.is_signed_by(public_key)
+        detail = "" if signed else "the holder of this key did not sign this proof"
+        outcome = "passed" if signed else "failed"
+    elif proof.signature is None:
         return []
-    signed = proof.is_signed_by(public_key)
+    else:
+        named = bytes.fromhex(proof.signature.public_key)
+        outcome, detail = "not checked", "needs the public key: who signed"
+        with contextlib.suppress(MissingDependencyError):
+            if not proof.is_signed_by(named):
+                outcome, detail = "failed", "the signature does not fit the proof"
+    return [Check(name="signature", outcome=outcome, detail=detail)]
+
+
+def _rebuilt_equal(proof: ForgetProof) -> list[Check]:
+    if proof.digest_rebuilt is None:
+        return []
+    same = proof.digest_rebuilt == proof.digest_after
     return [
         Check(
-            name="signature",
-            outcome="passed" if signed else "failed",
-            detail="" if signed else "the holder of this key did not sign this proof",
+            name="rebuild",
+            outcome="passed" if same else "failed",
+            detail="" if same else "the rebuild at the time had another digest",
         )
     ]
 
 
-def _storage(collection: Collection) -> Check:
+def _storage(collection: Collection) -> list[Check]:
+    checks = []
+    opening = collection.store.opening
+    if opening is not None and not opening.ok:
+        # A killed process leaves such bytes, and so does who planted them.
+        detail = f"found when the memory was opened: {'; '.join(opening.findings)}"
+        checks.append(Check(name="opening", outcome="changed", detail=detail))
     report = collection.store.check_structure()
     if report.ok:
-        return Check(
-            name="storage",
-            outcome="passed",
-            detail=f"{report.bytes_checked} bytes in {len(report.files)} files are "
-            "accounted for",
+        detail = (
+            f"{report.bytes_checked} bytes in {len(report.files)} files are "
+            "accounted for"
         )
-    return Check(name="storage", outcome="failed", detail="; ".join(report.findings))
+        return [*checks, Check(name="storage", outcome="passed", detail=detail)]
+    found = "; ".join(report.findings)
+    return [*checks, Check(name="storage", outcome="failed", detail=found)]
+
+
+def _residue(collection: Collection) -> Check:
+    """Look for what live records hold, in many encodings, outside live rows."""
+    needles: dict[str, bytes] = {}
+    with collection.reading() as (tx, _):
+        for namespace in tx.namespaces():
+            ids = [id for id, *_ in tx.records(namespace)]
+            records = tx.get(namespace, ids).values()
+            vectors = [vector for _, vector in tx.vectors(namespace)]
+            for label, needle in needles_of(records, vectors, deep=True).items():
+                needles[f"{len(needles)} {label}"] = needle
+    found = collection.store.find(needles)
+    return Check(
+        name="residue",
+        outcome="failed" if found else "passed",
+        detail=f"copies of live records stand outside live rows: {'; '.join(found)}"
+        if found
+        else f"none of {len(needles)} byte strings stands outside live rows",
+    )
 
 
 def _digests(collection: Collection) -> Check:

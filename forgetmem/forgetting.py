@@ -15,9 +15,11 @@ from forgetmem.auditing import group_certificates, rebuilt
 from forgetmem.collection import Collection, Identity
 from forgetmem.encoding import Encoder
 from forgetmem.errors import (
+    CorruptStoreError,
     ErasureError,
     InvalidInputError,
     RecordNotFoundError,
+    StoreError,
 )
 from forgetmem.filters import Filter, Where, parse_filter
 from forgetmem.groups import PruneHorizon
@@ -141,6 +143,7 @@ class _Forgotten:
     pruned: int
     survivors: Counter[object]
     groups: tuple[GroupCertificate, ...] = ()
+    digest_rebuilt: bytes | None = None
 
 
 class PendingForget:
@@ -150,13 +153,11 @@ class PendingForget:
     ----------
     collection : Collection
     gone : _Forgotten
-    rebuild : bool
     """
 
-    def __init__(self, collection: Collection, gone: _Forgotten, rebuild: bool) -> None:
+    def __init__(self, collection: Collection, gone: _Forgotten) -> None:
         self._collection = collection
         self._gone = gone
-        self._rebuild = rebuild
 
     def retry(self) -> ForgetProof:
         """Try again to remove the bytes.
@@ -171,7 +172,7 @@ class PendingForget:
         ErasureError
             If bytes are still left.
         """
-        return _prove(self._collection, self._gone, self._rebuild)
+        return _prove(self._collection, self._gone)
 
 
 def forget(
@@ -200,7 +201,9 @@ def forget(
                 gone.groups = group_certificates(state, state.groups_of(touched))
                 gone.digest_after = collection.digest(state)
                 gone.n_after = len(state)
-        return _prove(collection, gone, rebuild)
+            if rebuild:
+                gone.digest_rebuilt = rebuilt(tx, collection, state)
+        return _prove(collection, gone)
 
 
 def store_records(
@@ -311,15 +314,16 @@ def _count_survivors(
     return shared
 
 
-def _prove(collection: Collection, gone: _Forgotten, rebuild: bool) -> ForgetProof:
+def _prove(collection: Collection, gone: _Forgotten) -> ForgetProof:
     needles = needles_of(gone.records, gone.vectors.values())
     try:
         report = collection.store.clean(needles)
-    except ErasureError as error:
-        pending = PendingForget(collection, gone, rebuild)
-        raise ErasureError(error.where, pending) from error
-    with collection.reading() as (tx, state):
-        root = rebuilt(tx, collection, state).hex() if rebuild else None
+    except CorruptStoreError:
+        raise
+    except StoreError as error:
+        # The records are out of the memory: whatever is in the way can be retried.
+        where = error.where if isinstance(error, ErasureError) else (str(error),)
+        raise ErasureError(where, PendingForget(collection, gone)) from error
     key = secrets.token_bytes(32)
     settings = collection.settings.model_dump()
     proof = ForgetProof(
@@ -332,7 +336,7 @@ def _prove(collection: Collection, gone: _Forgotten, rebuild: bool) -> ForgetPro
         namespace=commit(key, "namespace", collection.namespace.encode()),
         digest_before=commit(key, "digest", gone.digest_before),
         digest_after=gone.digest_after.hex(),
-        digest_rebuilt=root,
+        digest_rebuilt=gone.digest_rebuilt.hex() if gone.digest_rebuilt else None,
         settings=settings,
         groups=gone.groups,
         storage=StorageEvidence(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,8 +30,14 @@ NOT_COVERED = (
 )
 
 
+#: 32 and 64 bytes as hex, in the one way in which they are written.
+Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
+
 class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A bound can be infinite, and JSON has no number for that.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
 class Commitment(_Document):
@@ -47,7 +53,7 @@ class Commitment(_Document):
     """
 
     kind: Literal["id", "text", "vector", "not_found"]
-    value: str
+    value: Hex32
     survivors: int = 0
 
 
@@ -135,7 +141,7 @@ class Elsewhere(_Document):
     """
 
     system: str
-    removed: tuple[str, ...]
+    removed: tuple[Hex32, ...]
 
 
 class Signature(_Document):
@@ -147,8 +153,8 @@ class Signature(_Document):
         32 and 64 bytes as hex.
     """
 
-    public_key: str
-    value: str
+    public_key: Hex32
+    value: Hex64
 
 
 class ForgetProof(_Document):
@@ -199,18 +205,18 @@ class ForgetProof(_Document):
     not_found: int
     n_records_after: int
     commitments: tuple[Commitment, ...]
-    namespace: str
-    digest_before: str
-    digest_after: str
-    digest_rebuilt: str | None
+    namespace: Hex32
+    digest_before: Hex32
+    digest_after: Hex32
+    digest_rebuilt: Hex32 | None
     settings: dict[str, Any]
     groups: tuple[GroupCertificate, ...]
     storage: StorageEvidence
     elsewhere: tuple[Elsewhere, ...] = ()
     reference: str
     not_covered: tuple[str, ...] = NOT_COVERED
-    checksum: str = ""
-    mac: str = ""
+    checksum: Hex32 = ""
+    mac: Hex32 = ""
     signature: Signature | None = None
     key: bytes | None = Field(default=None, exclude=True, repr=False)
     erased_ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
@@ -312,8 +318,18 @@ class ForgetProof(_Document):
         proof : Path
         key : Path or None
             None if this proof was loaded without its key.
+
+        Raises
+        ------
+        ProofError
+            If the key's file would take the proof's place.
         """
         proof_path = Path(path)
+        if proof_path.suffix == ".key":
+            raise ProofError(
+                f"{proof_path.name} would be the file of the key; give the proof "
+                "another suffix"
+            )
         proof_path.write_bytes(self._file())
         if self.key is None:
             return proof_path, None
