@@ -120,7 +120,7 @@ class Connection:
             self._recover(path, read_only)
             self._set_pragmas()
             self._migrate(path, read_only)
-            self._check_schema(path)
+            self.check_schema()
         return True
 
     def gate(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
@@ -190,28 +190,35 @@ class Connection:
                 self.execute(statement)
             self.execute("COMMIT")
 
-    def _check_schema(self, path: str) -> None:
+    def check_schema(self) -> None:
+        """Check what no digest covers: how the tables are defined.
+
+        Raises
+        ------
+        CorruptStoreError
+            If anyone has changed it.
+        """
         settings = tuple(self.scalar(f"PRAGMA {name}") for name in _FIXED)
-        if settings != _FIXED_VALUES or self.rows(_SCHEMA) != _expected(self._driver):
+        if settings != _FIXED_VALUES or not self.is_defined():
             raise CorruptStoreError(
-                f"the tables of {path} are not those of a memory: something else "
+                f"the tables of {self.path} are not those of a memory: something else "
                 "has changed them",
                 table="sqlite_schema",
             )
 
-    def definitions(self) -> list[bytes]:
-        """Return what the file's first page says of its tables, if nobody changed it.
+    def is_defined(self) -> bool:
+        """Tell whether the tables are defined as they should be.
 
         Returns
         -------
-        list of bytes
-            No digest covers these rows, and an open connection does not read them
-            again.
+        bool
+            False if anyone has changed the schema.
         """
-        found = []
-        for kind, name, table, sql in _expected(self._driver):
-            found += [f"{kind}{name}{table}".encode(), sql.encode()]
-        return found
+        return self.rows(_SCHEMA) == _expected(self._driver)
+
+    def forget_pages(self) -> None:
+        """Drop cached pages, so that what is read next is what the file holds."""
+        self.execute("PRAGMA shrink_memory")
 
     def _translated(self) -> contextlib.AbstractContextManager[None]:
         name = "the memory in RAM" if self.path is None else self.path
@@ -429,7 +436,7 @@ class Connection:
         A connection that a fork carried into a child is left alone: closing it there
         could roll back what the parent is writing.
         """
-        if self.foreign:
+        if self.foreign:  # pragma: no cover - only in a child of a fork
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._raw))
         elif self._raw is not None:
             self._raw.close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forgetmem.errors import CorruptStoreError
 from forgetmem.store import schema
 from forgetmem.store.files import is_ours, side_files, sync_folder
 from forgetmem.store.needles import SHORTEST, search
@@ -116,11 +117,8 @@ def look(
         Everything found.
     """
     source: Source = connection.held or Image(connection.image())
-    layout = read_layout(source, connection.roots())
+    layout = _layout(connection, source)
     findings, hits = layout.findings(), []
-    page = source.read(schema.PAGE_SIZE, 0)
-    if not all(definition in page for definition in connection.definitions()):
-        findings.append("the definition of a table was altered")
     name = "memory in RAM" if connection.path is None else Path(connection.path).name
     sides = {**(early or {}), **side_bytes(connection.path)}
     for side, data in sides.items():
@@ -137,6 +135,18 @@ def look(
     size = source.size() + sum(len(data) for data in sides.values())
     report = StructureReport(not findings, tuple(findings), files, size)
     return Look(layout, tuple(hits), report)
+
+
+def _layout(connection: Connection, source: Source) -> Layout:
+    """Read the layout, and the definitions of the tables, which no digest covers."""
+    try:
+        roots, defined = connection.roots(), connection.is_defined()
+    except CorruptStoreError:
+        roots, defined = {}, False
+    layout = read_layout(source, roots)
+    if not defined:
+        layout.damage.append("the definition of a table was altered")
+    return layout
 
 
 def scrub(target: Target, layout: Layout) -> None:
@@ -239,7 +249,7 @@ def mend_in_place(connection: Connection, needles: Mapping[str, bytes]) -> Look:
     """
     assert connection.path is not None and connection.held is not None
     remove_side_files(connection.path)
-    layout = read_layout(connection.held, connection.roots())
+    layout = _layout(connection, connection.held)
     if not layout.damage:
         scrub(connection.held, layout)
         connection.held.sync()

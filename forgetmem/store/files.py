@@ -87,11 +87,6 @@ class HeldFile:
         self._lockable = self._fd if shared.folder is None else shared.folder
         self._open = True
 
-    @property
-    def closed(self) -> bool:
-        """True after `close`."""
-        return not self._open
-
     @contextmanager
     def using(self, timeout: float) -> Iterator[None]:
         """Hold the file's gate together with others, see `Gate.using`.
@@ -140,7 +135,7 @@ class HeldFile:
         with _guard:
             shared = self._shared
             if shared.pid != os.getpid():
-                return
+                return  # pragma: no cover - only in a child of a fork
             shared.holders -= 1
             if not shared.holders:
                 _close_all(_files.pop(self.inode))
@@ -251,7 +246,7 @@ def _close_all(shared: _Shared) -> None:
         os.close(fd)
 
 
-def _forget_after_fork() -> None:
+def _forget_after_fork() -> None:  # pragma: no cover - only in a child of a fork
     """Give up the parent's descriptors: a child has no connection of its own yet."""
     global _guard
     _guard = threading.Lock()
@@ -260,7 +255,7 @@ def _forget_after_fork() -> None:
     _files.clear()
 
 
-if hasattr(os, "register_at_fork"):
+if hasattr(os, "register_at_fork"):  # pragma: no branch
     os.register_at_fork(after_in_child=_forget_after_fork)
 
 

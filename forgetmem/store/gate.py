@@ -57,7 +57,7 @@ class Gate:
         Parameters
         ----------
         fd : int
-            A descriptor to be locked, see `lockable`.
+            A descriptor to be locked, see `locks_files`.
         timeout : float
             Seconds to wait for whoever holds it alone.
 
@@ -85,7 +85,7 @@ class Gate:
         try:
             yield
         finally:
-            if owner == os.getpid():
+            if owner == os.getpid():  # pragma: no branch
                 self._leave()
 
     @contextlib.contextmanager
@@ -122,7 +122,7 @@ class Gate:
         try:
             yield
         finally:
-            if owner == os.getpid():
+            if owner == os.getpid():  # pragma: no branch
                 self._leave()
 
     def _wait(self, free: Callable[[], bool], timeout: float) -> Wait:

@@ -146,7 +146,7 @@ class SQLiteStore:
                     f"{self.path} is damaged: {seen.layout.damage[0]}"
                 )
             if not self.read_only and not seen.settled:
-                self._ensure(self._mend({}), {})
+                self._ensure(self._mend(self.path, {}), {})
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[ReadTransaction]:
@@ -228,7 +228,11 @@ class SQLiteStore:
         StoreBusyError
             If a writer holds the file for longer than the timeout.
         """
-        return self._look({}).report
+        try:
+            return self._look({}).report
+        except CorruptStoreError as error:
+            name = Path(str(self.path)).name
+            return StructureReport(False, (str(error),), (name,), 0)
 
     def find(self, needles: Mapping[str, bytes]) -> list[str]:
         """Look for byte strings outside live cells, in every file of the memory.
@@ -258,8 +262,10 @@ class SQLiteStore:
         bool
             True for an empty namespace without a root.
         """
-        with self.reading() as tx:
-            return root_of(tx, namespace) == tx.root(namespace)
+        with self._session.lock:
+            self._session.connection().forget_pages()
+            with self.reading() as tx:
+                return root_of(tx, namespace) == tx.root(namespace)
 
     def check_rows(self) -> None:
         """Read every row, and compare it with every digest.
@@ -269,19 +275,22 @@ class SQLiteStore:
         CorruptStoreError
             If a row is damaged, missing or too many.
         """
-        with self.reading() as tx:
-            check_rows(tx)
+        with self._session.lock:
+            self._session.connection().forget_pages()
+            with self.reading() as tx:
+                check_rows(tx)
 
     def _look(self, needles: Mapping[str, bytes], *, lazy: bool = False) -> Look:
         with self._session.lock:
             self._session.check_idle()
             self._session.tidy(self.timeout)
+            self._session.connection().forget_pages()
             statement = "BEGIN" if self.read_only else "BEGIN IMMEDIATE"
             early = side_bytes(self.path) if self._session.has_wal() else None
             with self._session.transaction(statement, ReadTransaction):
                 connection = self._session.connection()
                 seen = look(connection, needles, early=early, lazy=lazy)
-            if self.path is not None or seen.report.ok:
+            if self.path is not None or seen.settled:
                 return seen
             rewrite_ram(self._session.connection())
             return look(self._session.connection(), needles)
@@ -316,8 +325,8 @@ class SQLiteStore:
             self._check_writable()
             try:
                 seen = self._look(wanted, lazy=True)
-                if not seen.settled:
-                    seen = self._mend(wanted)
+                if not seen.settled and self.path is not None:
+                    seen = self._mend(self.path, wanted)
             except StoreBusyError as error:
                 where = "not examined: another process or an open reader holds the file"
                 raise ErasureError((where,), Pending(self, wanted)) from error
@@ -329,11 +338,8 @@ class SQLiteStore:
             raise ErasureError(found, Pending(self, needles))
         return seen.report
 
-    def _mend(self, needles: Mapping[str, bytes]) -> Look:
+    def _mend(self, path: str, needles: Mapping[str, bytes]) -> Look:
         """Overwrite, and if that is not enough write anew; return the last look."""
-        if self.path is None:
-            rewrite_ram(self._session.connection())
-            return self._look(needles)
         with self._session.exclusive() as connection:
             seen = mend_in_place(connection, needles)
         if seen.clean and not seen.wasteful:
@@ -341,8 +347,9 @@ class SQLiteStore:
         try:
             with self._session.replacing() as connection:
                 if seen.layout.damage:
+                    connection.check_schema()
                     check_rows(ReadTransaction(connection))
-                rewrite(connection, self.path)
+                rewrite(connection, path)
         except StoreError:
             if seen.clean:
                 return seen

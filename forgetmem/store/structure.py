@@ -269,13 +269,13 @@ def _join_chains(layout: Layout, table: PageTable, owned: IntArray) -> None:
     room = schema.PAGE_SIZE - 4
     pages = table.heads[: table.counts[1]]
     rest = table.payloads[: table.counts[1]]
-    for _ in range(layout.pages):
-        if not len(pages):
-            return
+    while len(pages):
         valid = _within(layout, pages, "chains of overflow pages")
         valid[valid] &= table.kind[pages[valid]] == 0
         pages, rest = pages[valid], rest[valid]
+        first = owned[pages] == 0
         np.add.at(owned, pages, 1)
+        pages, rest = pages[first], rest[first]
         used = np.minimum(rest, room) + 4
         layout.used[pages] = used
         over = pages[table.extent[pages] > used]

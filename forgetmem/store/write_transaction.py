@@ -211,5 +211,6 @@ class WriteTransaction(ReadTransaction):
 
     def erase_certificates(self) -> None:
         """Erase all prune certificates of all namespaces."""
-        # With a WHERE no page is written where there is nothing to erase.
-        self._file.execute("DELETE FROM certificate WHERE TRUE")
+        # SQLite writes a page even where there is nothing to delete.
+        if self._file.rows("SELECT 1 FROM certificate LIMIT 1"):
+            self._file.execute("DELETE FROM certificate")

@@ -13,6 +13,7 @@ from store.making import Item, dump, erase, files_of, make_items, put
 
 from forgetmem.errors import StoreError
 from forgetmem.store import SQLiteStore
+from forgetmem.store.structure import Layout
 
 
 def compacted(path: Path) -> str:
@@ -194,3 +195,20 @@ def test_a_failed_compaction_leaves_the_old_file(tmp_path, monkeypatch):
         assert [name for name, _ in files_of(path)] == [path.name]
         store.compact()
         assert dump(store) == before
+
+
+def test_a_damaged_draft_is_never_put_into_place(tmp_path, monkeypatch):
+    """What was just written is checked before it replaces anything."""
+    path = tmp_path / "notes.forgetmem"
+    with SQLiteStore(path) as store:
+        put(store, make_items(5))
+        before = dump(store)
+        damaged = Layout(damage=["page 2 is no page of a memory"])
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "forgetmem.store.compaction.read_layout", lambda *args: damaged
+            )
+            with pytest.raises(StoreError, match="damaged"):
+                store.compact()
+        assert dump(store) == before
+        assert [name for name, _ in files_of(path)] == [path.name]

@@ -16,6 +16,7 @@ from store.making import Item, dump, erase, found_in_files, make_items, put, roo
 
 from forgetmem.errors import StoreBusyError, StoreError
 from forgetmem.store import SQLiteStore
+from forgetmem.store.connection import Connection
 
 spawning = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
 
@@ -418,3 +419,56 @@ def test_threads_wait_at_the_gate_too(path):
                 SQLiteStore(path, timeout=0.1)
         one.compact()
         dump(two)
+
+
+def stay_inside(path: Path, seconds: float, entered) -> None:
+    """Be inside a reading transaction for a while."""
+    with SQLiteStore(path) as store, store.reading():
+        entered.set()
+        time.sleep(seconds)
+
+
+def test_compaction_waits_for_other_processes(path):
+    """A named error within the timeout, and then it works."""
+    entered = spawning.Event()
+    reader = spawning.Process(target=stay_inside, args=(path, 1.0, entered))
+    reader.start()
+    assert entered.wait(30)
+    with SQLiteStore(path, timeout=0.2) as store:
+        before = dump(store)
+        with pytest.raises(StoreBusyError):
+            store.compact()
+        reader.join(30)
+        assert reader.exitcode == 0
+        store.compact()
+        assert dump(store) == before
+
+
+def test_a_failed_rollback_closes_the_connection(path, monkeypatch):
+    """The journal is played back by the next one; the version tells of it."""
+    with SQLiteStore(path) as store:
+        before, version = dump(store), store.version()
+        execute = Connection.execute
+
+        def refuse(connection, sql, parameters=()):
+            if sql in ("COMMIT", "ROLLBACK"):
+                raise StoreError("the system reported an input or output error")
+            return execute(connection, sql, parameters)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "execute", refuse)
+            with pytest.raises(StoreError, match="input or output"):
+                put(store, make_items(3, seed=4))
+        assert dump(store) == before
+        assert store.version() != version
+
+
+def test_only_our_own_change_keeps_the_version(path):
+    """If somebody was faster in between, it is not resumed."""
+    with SQLiteStore(path) as store:
+        version = store.version()
+        store._session._resume((version[0] + 7, 7), ((0, 0), 0))
+        assert store.version() == version
+        stamp = store._session.connection().stamp()
+        store._session._resume((version[0] + 7, 7), stamp)
+        assert store.version() == (version[0] + 7, 7)

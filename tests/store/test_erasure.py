@@ -19,6 +19,11 @@ from store.making import (
 
 from forgetmem.errors import ErasureError, StoreBusyError, StoreError
 from forgetmem.store import SQLiteStore, needles_of
+from forgetmem.store.erasure import scrub, scrub_lists
+from forgetmem.store.schema import PAGE_SIZE
+from forgetmem.store.source import Image
+from forgetmem.store.structure import Layout
+from forgetmem.store.touched import trunks
 
 if sys.platform == "linux":
     pysqlite3 = pytest.importorskip("pysqlite3", reason="needs pysqlite3-binary")
@@ -258,3 +263,39 @@ def test_in_ram_stale_copies_go_too():
         assert store.version() == version
         put(store, items[:30])
         assert store.find(needles) == []
+
+
+def test_what_is_damaged_is_not_scrubbed(tmp_path, monkeypatch):
+    """After a large transaction the whole file is read; damage is left for a check."""
+    path = tmp_path / "notes.forgetmem"
+    with SQLiteStore(path) as store:
+        put(store, make_items(5))
+        before = path.read_bytes()
+        damaged = Layout(damage=["page 2 is no page of a memory"], residue=[2])
+        monkeypatch.setattr(
+            "forgetmem.store.session.read_layout", lambda *args: damaged
+        )
+        store._session._all_dirty = True
+        store._session.tidy(1.0)
+        assert path.read_bytes() == before
+
+
+def test_stale_entries_of_the_list_of_free_pages_are_zeroed():
+    """Page numbers behind the end of the list, and lists that make no sense."""
+    image = Image(bytes(4 * PAGE_SIZE))
+    image.write((4).to_bytes(4, "big"), 28)
+    image.write((3).to_bytes(4, "big"), 32)
+    image.write((2).to_bytes(4, "big") + (1).to_bytes(4, "big"), 2 * PAGE_SIZE)
+    image.write(b"\0\0\0\4" + b"stale", 2 * PAGE_SIZE + 8)
+    image.write((PAGE_SIZE).to_bytes(4, "big"), PAGE_SIZE + 4)
+    assert trunks(image) == [(3, [4])]
+    scrub_lists(image)
+    assert b"stale" not in image.data
+    assert trunks(image) == [(3, [4])]
+
+
+def test_bytes_past_the_end_of_an_image_are_cut_off():
+    """As they are of a file."""
+    image = Image(bytes(PAGE_SIZE) + b"planted")
+    scrub(image, Layout(pages=1, trailing=7))
+    assert image.size() == PAGE_SIZE

@@ -21,6 +21,7 @@ from forgetmem.errors import (
     StoreError,
 )
 from forgetmem.store import SQLiteStore, schema
+from forgetmem.store.connection import Connection
 
 ROOT = Path(forgetmem.__file__).parents[1]
 
@@ -395,3 +396,49 @@ def test_a_driver_that_refuses_a_pragma_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "PRAGMAS", wrong)
     with pytest.raises(StoreError, match="refuses cache_size"):
         SQLiteStore(tmp_path / "notes.forgetmem")
+
+
+def test_a_file_that_is_replaced_while_it_is_opened(path, monkeypatch):
+    """The opening begins again, with the file that the path names then."""
+    answers = iter([False, True, True])
+    is_current = Connection.is_current
+
+    def once_replaced(connection):
+        return next(answers, True) and is_current(connection)
+
+    monkeypatch.setattr(Connection, "is_current", once_replaced)
+    with SQLiteStore(path) as store:
+        assert len(dump(store)["default"][0]) == 30
+
+
+def test_a_damaged_file_is_no_file_to_read(path):
+    """Also where nothing can be mended, because it is open for reading only."""
+    data = bytearray(path.read_bytes())
+    data[28:32] = (len(data) // schema.PAGE_SIZE + 1).to_bytes(4, "big")
+    path.write_bytes(data + bytes(schema.PAGE_SIZE))
+    with pytest.raises(CorruptStoreError, match="damaged"):
+        SQLiteStore(path, read_only=True)
+
+
+def test_a_text_that_is_no_text_is_damage(path):
+    """Bytes that are no UTF-8 are reported as such, not as an error of Python."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE record SET text = CAST(x'ff' || text AS TEXT)")
+    connection.close()
+    with SQLiteStore(path) as store, pytest.raises(CorruptStoreError, match="UTF-8"):
+        store.check_rows()
+
+
+def test_a_record_without_its_vector_is_damage(path):
+    """The digest cannot be computed, and says why."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM atom")
+    connection.close()
+    with SQLiteStore(path) as store, pytest.raises(CorruptStoreError, match="missing"):
+        store.check_digest("default")
+
+
+def test_other_errors_of_sqlite_are_store_errors():
+    """With what SQLite says."""
+    with SQLiteStore() as store, pytest.raises(StoreError, match="syntax error"):
+        store._session.connection().execute("SELECT * FROM nothing")

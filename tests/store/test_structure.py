@@ -131,19 +131,12 @@ def test_an_open_store_sees_what_is_planted(path):
         for where, offset in places.items():
             if where == "header":
                 continue  # too short for a needle
-            plant_beside_a_connection(path, offset)
+            raw_write(path, SECRET, offset)
             assert not store.check_structure().ok, where
             assert store.find({"secret": SECRET}), where
             assert store.clean({"secret": SECRET}).ok, where
             assert store.find({"secret": SECRET}) == [], where
         assert dump(store) == before
-
-
-def plant_beside_a_connection(path: Path, offset: int) -> None:
-    """Plant without closing a descriptor, which would drop the process's locks."""
-    file = HeldFile(str(path), writable=True)
-    file.write(SECRET, offset)
-    file.close()
 
 
 def test_planted_side_files_are_found(path):
@@ -410,3 +403,37 @@ def test_damage_that_loses_rows_is_never_mended(path):
     with pytest.raises(CorruptStoreError):
         SQLiteStore(path)
     assert path.read_bytes() == data
+
+
+def test_what_somebody_writes_into_live_rows_is_seen(tmp_path):
+    """Also while the store has the page in its cache: the schema, and a text."""
+    path = tmp_path / "notes.forgetmem"
+    with SQLiteStore(path) as store:
+        put(store, make_items(5))
+        dump(store)
+        offset = path.read_bytes().index(b"CREATE TABLE root")
+        raw_write(path, b"CREATE TABLE roof", offset)
+        report = store.check_structure()
+        assert any("definition" in finding for finding in report.findings)
+        with pytest.raises(CorruptStoreError):
+            store.clean()
+        raw_write(path, b"CREATE TABLE root", offset)
+        assert store.check_structure().ok
+        words = make_items(5)[0].record.text[:20].encode()
+        offset = path.read_bytes().index(words)
+        raw_write(path, words.upper(), offset)
+        with pytest.raises(CorruptStoreError):
+            store.check_rows()
+        raw_write(path, words, offset)
+        store.check_rows()
+        raw_write(path, bytes([99]), 100)
+        assert not store.check_structure().ok
+        raw_write(path, bytes([13]), 100)
+        assert store.check_structure().ok
+
+
+def raw_write(path: Path, data: bytes, offset: int) -> None:
+    """Write without closing a descriptor, which would drop the process's locks."""
+    file = HeldFile(str(path), writable=True)
+    file.write(data, offset)
+    file.close()
