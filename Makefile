@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ADAPTERS := integrations/langchain-forgetmem
+ADAPTERS := integrations/langchain-forgetmem \
+	integrations/llama-index-vector-stores-forgetmem
 
 .PHONY: venv demo test lint format bench clean
 
