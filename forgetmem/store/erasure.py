@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forgetmem.errors import CorruptStoreError
 from forgetmem.store import schema
 from forgetmem.store.files import is_ours, side_files, sync_folder
 from forgetmem.store.needles import SHORTEST, search
@@ -139,12 +138,8 @@ def look(
 
 def _layout(connection: Connection, source: Source) -> Layout:
     """Read the layout, and the definitions of the tables, which no digest covers."""
-    try:
-        roots, defined = connection.roots(), connection.is_defined()
-    except CorruptStoreError:
-        roots, defined = {}, False
-    layout = read_layout(source, roots)
-    if not defined:
+    layout = read_layout(source, connection.roots())
+    if not connection.is_defined():
         layout.damage.append("the definition of a table was altered")
     return layout
 

@@ -85,7 +85,6 @@ class HeldFile:
         self._shared = shared
         self._fd = shared.fds[writable][0]
         self._lockable = self._fd if shared.folder is None else shared.folder
-        self._open = True
 
     @contextmanager
     def using(self, timeout: float) -> Iterator[None]:
@@ -224,9 +223,7 @@ class HeldFile:
 
     def close(self) -> None:
         """Let go; the last holder in the process closes the descriptor."""
-        if self._open:
-            self._open = False
-            self._let_go()
+        self._let_go()
 
 
 def _find(path: str, writable: bool) -> tuple[Inode, int]:

@@ -154,12 +154,15 @@ class Session:
         """
         with self.using() as connection:
             self._begin(connection, statement)
+            changes = connection.raw.total_changes
             tx = self.tx = kind(connection)
             try:
                 yield tx
                 tx.close()
                 if not connection.foreign:  # pragma: no branch
-                    connection.execute("COMMIT")
+                    # Even an empty commit would wait for all readers.
+                    same = connection.raw.total_changes == changes
+                    connection.execute("ROLLBACK" if same else "COMMIT")
             except BaseException:
                 tx.close()
                 self._roll_back(connection)

@@ -211,6 +211,4 @@ class WriteTransaction(ReadTransaction):
 
     def erase_certificates(self) -> None:
         """Erase all prune certificates of all namespaces."""
-        # SQLite writes a page even where there is nothing to delete.
-        if self._file.rows("SELECT 1 FROM certificate LIMIT 1"):
-            self._file.execute("DELETE FROM certificate")
+        self._file.execute("DELETE FROM certificate")

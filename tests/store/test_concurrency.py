@@ -342,19 +342,7 @@ def test_without_such_locks_the_folder_is_the_gate(path, monkeypatch):
     """Other systems lack them; compaction still waits for whoever is inside."""
     monkeypatch.setattr("forgetmem.store.gate.locks_files", lambda: False)
     monkeypatch.setattr("forgetmem.store.files.locks_files", lambda: False)
-    with SQLiteStore(path, timeout=0.2) as store:
-        store.compact()
-        reader = os.fork()
-        if reader == 0:  # pragma: no cover - runs in the child
-            with SQLiteStore(path) as other, other.reading():
-                time.sleep(0.8)
-            os._exit(0)
-        time.sleep(0.4)
-        with pytest.raises(StoreBusyError):
-            store.compact()
-        assert os.waitpid(reader, 0)[1] == 0
-        store.compact()
-        assert store.check_structure().ok
+    check_compaction_waits(path)
 
 
 def test_a_file_system_without_locks_is_an_error(path, monkeypatch):
@@ -421,27 +409,33 @@ def test_threads_wait_at_the_gate_too(path):
         dump(two)
 
 
-def stay_inside(path: Path, seconds: float, entered) -> None:
+def stay_inside(path: Path, entered, leave) -> None:
     """Be inside a reading transaction for a while."""
     with SQLiteStore(path) as store, store.reading():
         entered.set()
-        time.sleep(seconds)
+        leave.wait(60)
 
 
-def test_compaction_waits_for_other_processes(path):
-    """A named error within the timeout, and then it works."""
-    entered = spawning.Event()
-    reader = spawning.Process(target=stay_inside, args=(path, 1.0, entered))
+def check_compaction_waits(path: Path) -> None:
+    """Compact while another process reads, and when it is done."""
+    entered, leave = spawning.Event(), spawning.Event()
+    reader = spawning.Process(target=stay_inside, args=(path, entered, leave))
     reader.start()
-    assert entered.wait(30)
+    assert entered.wait(60)
     with SQLiteStore(path, timeout=0.2) as store:
         before = dump(store)
         with pytest.raises(StoreBusyError):
             store.compact()
-        reader.join(30)
+        leave.set()
+        reader.join(60)
         assert reader.exitcode == 0
         store.compact()
         assert dump(store) == before
+
+
+def test_compaction_waits_for_other_processes(path):
+    """A named error within the timeout, and then it works."""
+    check_compaction_waits(path)
 
 
 def test_a_failed_rollback_closes_the_connection(path, monkeypatch):
@@ -472,3 +466,18 @@ def test_only_our_own_change_keeps_the_version(path):
         stamp = store._session.connection().stamp()
         store._session._resume((version[0] + 7, 7), stamp)
         assert store.version() == (version[0] + 7, 7)
+
+
+def test_looking_does_not_wait_for_readers(path):
+    """A check, and a write that changes nothing, need no exclusive lock."""
+    with (
+        SQLiteStore(path, timeout=0.1) as store,
+        SQLiteStore(path) as other,
+        other.reading() as tx,
+    ):
+        tx.settings()
+        assert store.check_structure().ok
+        assert store.clean().ok
+        with store.writing() as nothing:
+            nothing.erase_records("default", ["nobody"])
+            nothing.erase_certificates()

@@ -430,6 +430,8 @@ def test_what_somebody_writes_into_live_rows_is_seen(tmp_path):
         assert not store.check_structure().ok
         raw_write(path, bytes([13]), 100)
         assert store.check_structure().ok
+        raw_write(path, bytes([99]), 105)
+        assert not store.check_structure().ok
 
 
 def raw_write(path: Path, data: bytes, offset: int) -> None:
