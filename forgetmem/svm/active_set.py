@@ -18,7 +18,7 @@ import numpy as np
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.svm.extended import UNIT, accumulate, refine, round_off, slacks
-from forgetmem.svm.margin_inverse import MarginInverse
+from forgetmem.svm.margin_inverse import GROWN, MarginInverse
 from forgetmem.svm.partition import FREE, Box, Role, Statuses
 from forgetmem.svm.pivoting import DONE, REBUILD, pivot, smo
 from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
@@ -27,8 +27,6 @@ from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
 #: problem is tried as it stands, and if a margin system turns out to be singular to
 #: working precision, it is solved with this ridge instead, or a larger one.
 RIDGE_FLOOR = 2.0**-30
-#: From so many rows on, pairs of coefficients are moved before systems are solved.
-_PAIRS_FROM = 192
 
 
 @dataclass(frozen=True)
@@ -183,29 +181,38 @@ def solve(problem: Problem, alpha: FloatArray | None = None) -> Optimum:
 
 def _solve(problem: Problem, alpha: FloatArray | None) -> Optimum:
     optimum = _start(problem, alpha)
+    feasible = optimum.alpha.copy()
     if not _guess(problem, optimum):
-        _repair(problem, optimum)
+        optimum.alpha, optimum.rho = feasible, 0.0
+        optimum.status[problem.rows] = _by_value(problem.box, feasible[problem.rows])
         optimum.inverse.rebuild(problem.K, problem.ridge, optimum.slots(Role.MARGIN))
     descend(problem, optimum)
     return optimum
 
 
 def _start(problem: Problem, alpha: FloatArray | None) -> Optimum:
+    # A feasible point near the optimum.
     capacity, rows, box = len(problem.K), problem.rows, problem.box
     inverse = MarginInverse(capacity, reproducible=problem.doubtful)
     status = np.full(capacity, FREE, dtype=np.int8)
-    values = np.zeros(capacity)
-    h = np.zeros(capacity)
+    values, h = np.zeros(capacity), np.zeros(capacity)
     upper = min(box.C, 1.0)
-    if alpha is not None:
-        values[rows] = np.clip(alpha[rows], 0.0, upper)
-    else:
-        values[rows] = 1.0 / len(rows)
-        if len(rows) >= _PAIRS_FROM:
-            limit = 60 * len(rows)
-            smo(problem.K, problem.ridge, upper, rows, values, h, 1e-5, limit)
+    values[rows] = 1.0 / len(rows)
+    if alpha is not None and np.isfinite(alpha[rows]).all():
+        values[rows] = _feasible(alpha[rows], upper)
+    smo(problem.K, problem.ridge, upper, rows, values, h, 1e-5, 60 * len(rows))
     status[rows] = _by_value(box, values[rows])
     return Optimum(status, values, h, 0.0, inverse)
+
+
+def _feasible(alpha: FloatArray, upper: float) -> FloatArray:
+    # The coefficients moved into the box, and by shares of their room to the sum of 1.
+    alpha = np.clip(alpha, 0.0, upper)
+    excess = float(alpha.sum()) - 1.0
+    room = alpha if excess > 0.0 else upper - alpha
+    share = abs(excess) / max(float(room.sum()), abs(excess), 1e-300)
+    moved: FloatArray = alpha - np.copysign(share, excess) * room
+    return np.clip(moved, 0.0, upper)
 
 
 def _by_value(box: Box, alpha: FloatArray) -> Statuses:
@@ -218,7 +225,7 @@ def _by_value(box: Box, alpha: FloatArray) -> Statuses:
 def _guess(problem: Problem, optimum: Optimum) -> bool:
     # Pivot in float64; True if it ended with the right signs and a valid inverse.
     inverse, outcome = optimum.inverse, REBUILD
-    for _ in range(30):
+    for _ in range(8):
         margin = optimum.slots(Role.MARGIN)
         if outcome != REBUILD or not len(margin):
             break
@@ -238,26 +245,9 @@ def _guess(problem: Problem, optimum: Optimum) -> bool:
             inverse.B,
             inverse.slots,
             inverse.size,
-            max(8, len(margin) // 8),
+            len(problem.rows) if len(margin) <= GROWN else max(8, len(margin) // 8),
         )
     return outcome == DONE
-
-
-def _repair(problem: Problem, optimum: Optimum) -> None:
-    # Make alpha feasible (up to rounding) where pivoting left it outside the box.
-    box, rows = problem.box, problem.rows
-    upper = min(box.C, 1.0)
-    alpha = np.clip(optimum.alpha[rows], 0.0, upper)
-    inner = optimum.status[rows] == Role.MARGIN
-    for among in (inner, np.ones(len(rows), dtype=np.bool_)):
-        excess = float(alpha.sum()) - 1.0
-        room = alpha[among] if excess > 0.0 else upper - alpha[among]
-        total = float(room.sum())
-        if total > 0.0:
-            share = min(1.0, abs(excess) / total)
-            alpha[among] -= np.copysign(share, excess) * room
-    optimum.alpha[rows] = alpha
-    optimum.status[rows] = _by_value(box, alpha)
 
 
 def descend(problem: Problem, optimum: Optimum) -> int:
@@ -357,8 +347,8 @@ def _refined(
             margin = inverse.margin.copy()
             inverse.rebuild(problem.K, problem.ridge, margin, pivoted=True)
         x = np.zeros((inverse.size + 1, 3))
-        x[1:, 0] = optimum.alpha[inverse.margin]
-        x[0, 0] = -optimum.rho
+        start = np.append(-optimum.rho, optimum.alpha[inverse.margin])
+        x[:, 0] = np.where(np.isfinite(start), start, 0.0)
         error = np.zeros(inverse.size + 1)
         rate = refine(
             problem.K,

@@ -32,7 +32,8 @@ UNIT = 2.0**-53
 TWOFOLD = cast(int, np.int64(2))
 
 
-def _fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+def _fma(typing: Any, a: Any, b: Any, c: Any) -> Any:  # pragma: no cover
+    # Runs while numba compiles, not when it loads what is cached.
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fma(*args)
 
@@ -268,7 +269,9 @@ def refine(
         step = 0.0
         scale = 0.0
         size = 0.0
+        total = 0.0
         for i in range(s + 1):
+            total += abs(d[i])
             a, b, c = add(x[i, 0], x[i, 1], x[i, 2], d[i])
             a, b, c = normal(a, b, c)
             x[i, 0], x[i, 1] = a, b
@@ -276,7 +279,7 @@ def refine(
             scale = max(scale, abs(a))
             step = max(step, abs(d[i]))
             size = max(size, abs(r[0, i]))
-        if not step < np.inf or step > before:
+        if not total < np.inf or step > before:
             return 1.0
         before = step
         if step <= (2.0**-32 if level == 2 else 2.0**-98) * scale:
@@ -301,6 +304,16 @@ def refine(
 
 
 @compiled
+def _odd_sum(a: float, b: float) -> float:
+    # a + b; if it must be rounded, to the odd neighbour, which no later rounding takes
+    # for half way between two numbers.
+    s, e = two_sum(a, b)
+    if e != 0.0 and np.float64(s).view(np.int64) % 2 == 0:
+        return float(np.nextafter(s, math.copysign(np.inf, e)))
+    return s
+
+
+@compiled
 def round_off(x: FloatArray, error: FloatArray, out: FloatArray) -> bool:
     """Round the sums of the rows of `x`, known up to `error`, to the nearest float64.
 
@@ -309,8 +322,8 @@ def round_off(x: FloatArray, error: FloatArray, out: FloatArray) -> bool:
     """
     sure = True
     for i in range(len(out)):
-        low = x[i, 0] + (x[i, 1] + (x[i, 2] - error[i]))
-        high = x[i, 0] + (x[i, 1] + (x[i, 2] + error[i]))
+        low = x[i, 0] + _odd_sum(x[i, 1], x[i, 2] - error[i])
+        high = x[i, 0] + _odd_sum(x[i, 1], x[i, 2] + error[i])
         if low == high:
             out[i] = low
             continue

@@ -18,8 +18,9 @@ from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
 from forgetmem.svm.extended import TWOFOLD, accumulate, add, fma, multiply
 
-#: Up to this size a rebuild grows the inverse row by row, in compiled code.
-_GROWN = 96
+#: Up to this size an inverse is built row by row, in compiled code: the threads of BLAS
+#: take longer to wake up.
+GROWN = 256
 #: A pivot that is smaller than this times the largest sensitivity loses so many digits
 #: that the new column is refined first.
 _CLOSE = 2.0**-20
@@ -249,7 +250,7 @@ class MarginInverse:
         self.size = s
         self.worn = False
         self._new_rate = None
-        if self._reproducible or (s <= _GROWN and not pivoted):
+        if self._reproducible or (s <= GROWN and not pivoted):
             if s and not grow_all(self.R, self.B, K, ridge, self.margin) > 0.0:
                 raise IllConditionedMarginError(np.inf)
             return

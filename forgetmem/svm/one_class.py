@@ -298,6 +298,7 @@ class OneClassSVM:
             If it has another number of columns than the rows.
         """
         queries = as_matrix(X, self._dimension)
+        check_lengths(self.kernel, queries)
         support = self.support_
         rows, coefficients = self.X_[support], self.dual_coef_[support]
         out = np.empty(len(queries))

@@ -139,6 +139,8 @@ def walk(
         speed = 0.0
         for p in range(size):
             speed += abs(answer[p + 1])
+        if not speed + abs(answer[0]) < np.inf:
+            return False, size, rho, blur, turn
         for i in range(n_slots):
             dh[i] = push[i] + answer[0]
         scores(K, slots[:size], answer[1 : size + 1], n_slots, dh)

@@ -1,9 +1,9 @@
 """A good guess at the optimum's partition, in plain float64.
 
 Two ways that complement each other. `smo` moves pairs of coefficients as libsvm does:
-many cheap steps, good for many rows. `pivot` solves for a partition, exchanges all rows
-with a wrong sign at once, and repeats while their number falls: few dear steps, good
-for few rows and for the end. Neither has the last word; `active_set.descend` has.
+many cheap steps towards the optimum. `pivot` solves for a partition, exchanges all rows
+with a wrong sign at once, and repeats while their number falls: few dear steps at the
+end. Neither has the last word; `active_set.descend` has.
 
 References
 ----------
@@ -91,7 +91,7 @@ def smo(
         if up < 0 or not high > low:
             return
         if goal < 0.0:
-            goal = fraction * (high - low)
+            goal = max(fraction * (high - low), 2.0**-46 * abs(high))
         if high - low <= goal:
             return
         down = -1

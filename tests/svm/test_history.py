@@ -101,6 +101,18 @@ def test_forgetting_all_rows_one_by_one_passes_through_every_state() -> None:
             assert same(svm, OneClassSVM(gamma, C).fit(X), slice(None))
 
 
+@pytest.mark.parametrize("C", [1.0, 0.15])
+def test_the_linear_kernel_has_no_history_either(C: float) -> None:
+    """Inner products in place of the RBF kernel, and the same promise."""
+    X = np.random.default_rng(13).normal(size=(24, 30)) / 5
+    svm = OneClassSVM(C=C, kernel="linear").fit(X[:20]).learn(X[20:]).unlearn([2, 5])
+    keep = np.delete(np.arange(24), [2, 5])
+    order = keep[::-1]
+    fresh = OneClassSVM(C=C, kernel="linear").fit(X[order])
+    assert same(svm, fresh, np.arange(22)[::-1])
+    assert np.array_equal(svm.score_samples(X), fresh.score_samples(X))
+
+
 def test_a_reserve_row_leaves_without_moving_anything() -> None:
     """What had no part in the optimum leaves it as it was."""
     X = np.vstack([np.random.default_rng(10).normal(size=(30, 3)), np.zeros((1, 3))])

@@ -1,0 +1,177 @@
+"""Certificates are never exceeded, and notice what was changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import lapack
+from svm.regimes import BOXES, exact
+from svm.test_exactness import CASES
+
+from forgetmem.arrays import FloatArray
+from forgetmem.svm import (
+    Certificate,
+    OneClassSVM,
+    certificate,
+    solution_certificate,
+)
+from forgetmem.svm.kernel import Kernel, gram
+from forgetmem.svm.reference import Exact
+
+
+def deviations(
+    K: FloatArray, ridge: float, alpha: FloatArray, truth: Exact
+) -> tuple[float, float]:
+    """Distance of `alpha` from the truth in the norm of Q and in the plain one."""
+    d = [Fraction(a) - b for a, b in zip(alpha.tolist(), truth.alpha, strict=True)]
+    rows = [[Fraction(k) for k in row] for row in K.tolist()]
+    inner = sum(
+        x * sum(k * y for k, y in zip(row, d, strict=True))
+        for x, row in zip(d, rows, strict=True)
+    )
+    plain = sum(x * x for x in d)
+    return math.sqrt(inner + Fraction(ridge) * plain), math.sqrt(plain)
+
+
+def holds(stated: Certificate, away: tuple[float, float]) -> bool:
+    """Whether no bound is exceeded."""
+    in_q, plain = away
+    return in_q <= min(stated.sharp_bound, stated.bound) and plain <= stated.coef_bound
+
+
+def swap(alpha: FloatArray) -> FloatArray:
+    """The coefficients with the largest and the smallest exchanged."""
+    out = alpha.copy()
+    first, last = int(alpha.argmax()), int(alpha.argmin())
+    out[[first, last]] = alpha[[last, first]]
+    return out
+
+
+def shift(size: float) -> Callable[[FloatArray], FloatArray]:
+    """Move mass of this size from the largest coefficient to the first."""
+
+    def change(alpha: FloatArray) -> FloatArray:
+        out = alpha.copy()
+        out[int(alpha.argmax())] -= size
+        out[0] += size
+        return out
+
+    return change
+
+
+CHANGES: list[Callable[[FloatArray], FloatArray]] = [
+    lambda alpha: alpha,
+    lambda alpha: np.nextafter(alpha, 1.0),
+    shift(1e-15),
+    shift(1e-12),
+    shift(1e-6),
+    swap,
+    lambda alpha: 0.7 * alpha,
+    lambda alpha: alpha + 0.1,
+    lambda alpha: 0.0 * alpha,
+    lambda alpha: -alpha,
+]
+
+
+@pytest.mark.parametrize(("X", "gamma"), CASES)
+def test_no_bound_is_ever_exceeded(X: FloatArray, gamma: float) -> None:
+    """For the stored numbers and for corrupted ones, against a rational solution."""
+    K = gram(Kernel.RBF, gamma, X)
+    for C in (1.0, 0.25, 1 / 6, 1.0001 / 16):
+        svm = OneClassSVM(gamma=gamma, C=C).fit(X)
+        if not svm.box.feasible(len(X)):
+            continue
+        truth = exact(X, gamma, C, 1e-8, svm.dual_coef_)
+        stated = svm.certificate()
+        for change in CHANGES:
+            alpha = change(svm.dual_coef_)
+            found = solution_certificate(X, alpha, gamma=gamma, C=C)
+            away = deviations(K, 1e-8, alpha, truth)
+            assert holds(found, away)
+            if away[0] > stated.sharp_bound:
+                assert found.sharp_bound > stated.sharp_bound
+
+
+@pytest.mark.parametrize("C", BOXES)
+def test_the_sharp_bound_is_sharp_where_nothing_is_singular(C: float) -> None:
+    """On Gaussian rows it is near 1e-16, and the bound from the gap near 1e-8."""
+    X = np.random.default_rng(0).normal(size=(16, 6))
+    found = OneClassSVM(gamma=0.25, C=C).fit(X).certificate()
+    assert 0.0 < found.sharp_bound < 1e-14
+    assert 0.0 < found.kkt_residual < 1e-15
+    assert 0.0 <= found.bound < 1e-6
+    assert found.duality_gap < 1e-13
+
+
+def test_a_solver_and_its_certificate_agree_with_one_from_outside() -> None:
+    """The certificate needs the rows and the coefficients, not the solver."""
+    X = np.random.default_rng(1).normal(size=(20, 3))
+    svm = OneClassSVM(gamma=0.3, C=0.2).fit(X).unlearn([4, 9])
+    outside = solution_certificate(svm.X_, svm.dual_coef_, gamma=0.3, C=0.2)
+    assert svm.certificate() == outside
+
+
+def test_without_a_ridge_the_eigenvalue_is_proved_or_the_bound_is_infinite() -> None:
+    """With ridge 0, K itself must be shown to be positive definite."""
+    X = np.random.default_rng(2).normal(size=(12, 5))
+    svm = OneClassSVM(gamma=0.25, ridge=0.0).fit(X)
+    found = svm.certificate()
+    truth = exact(X, 0.25, 1.0, 0.0, svm.dual_coef_)
+    K = gram(Kernel.RBF, 0.25, X)
+    assert holds(found, deviations(K, 0.0, svm.dual_coef_, truth))
+    assert found.sharp_bound < 1e-14
+    copies = OneClassSVM(ridge=0.0).fit(np.ones((5, 2))).certificate()
+    assert copies.sharp_bound == math.inf
+    assert copies.bound < 1e-6
+
+
+def test_an_eigenvalue_that_cannot_be_proved_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If no shifted matrix is positive definite, the ridge alone counts."""
+
+    class Stubborn:
+        calls = 0
+
+        def dpotrf(self, a: FloatArray, lower: int) -> tuple[FloatArray, int]:
+            self.calls += 1
+            return lapack.dpotrf(a, lower=lower)[0], int(self.calls % 4 != 1)
+
+        dpotrs = staticmethod(lapack.dpotrs)
+
+    X = np.random.default_rng(3).normal(size=(12, 5))
+    svm = OneClassSVM(gamma=0.25).fit(X)
+    proved = svm.certificate()
+    monkeypatch.setattr(certificate, "lapack", Stubborn())
+    assert svm.certificate().sharp_bound > 100 * proved.sharp_bound
+
+
+def test_warm_up_certificates_speak_of_one_over_n() -> None:
+    """There is no optimum to be near; the state is 1/n by definition."""
+    X = np.eye(3)
+    found = solution_certificate(X, [1 / 3, 1 / 3, 1 / 3 + 1e-9], C=0.3)
+    assert 1e-9 <= found.coef_bound < 1.01e-9
+    assert (found.kkt_residual, found.tied) == (0.0, False)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    alpha=st.lists(st.floats(-2, 2), min_size=6, max_size=6),
+    C=st.sampled_from([1.0, 0.25, 1 / 6, 3.0]),
+    ridge=st.sampled_from([1e-8, 1e-3]),
+)
+def test_bounds_hold_for_any_coefficients(
+    alpha: list[float], C: float, ridge: float
+) -> None:
+    """Even for numbers that have nothing to do with the rows."""
+    X = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [0, 0]], dtype=np.float64)
+    given = np.array(alpha)
+    found = solution_certificate(X, given, gamma=0.4, C=C, ridge=ridge)
+    truth = exact(X, 0.4, C, ridge)
+    assert holds(found, deviations(gram(Kernel.RBF, 0.4, X), ridge, given, truth))
