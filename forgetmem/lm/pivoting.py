@@ -28,6 +28,9 @@ Codes: TypeAlias = NDArray[np.int8]
 #: is not solved. `EXACT` and `UNGATED` are for callers to say what they did then.
 FREE, BOXED, UNSOLVED, EXACT, UNGATED = 0, 1, 2, 3, 4
 
+#: Most rounds of `_sweep`; each costs much less than a factorisation.
+SWEEPS = 8
+
 _RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
 
 
@@ -86,6 +89,51 @@ def extend(
         for i in range(low, count):
             row[i] *= scale
     return True
+
+
+@compiled
+def _cut(U: FloatArray, count: int, place: int) -> None:
+    # Take the key at `place` out of the factor, by plane rotations.
+    for j in range(count):
+        row = U[j]
+        for i in range(max(j - 1, place), count - 1):
+            row[i] = row[i + 1]
+    for j in range(place, count - 1):
+        upper, lower = U[j], U[j + 1]
+        length = np.hypot(upper[j], lower[j])
+        c, s = upper[j] / length, lower[j] / length
+        for i in range(j, count - 1):
+            x, y = upper[i], lower[i]
+            upper[i] = c * x + s * y
+            lower[i] = c * y - s * x
+
+
+@compiled
+def _leave(
+    status: Codes, order: IntArray, count: int, factored: int, U: FloatArray
+) -> tuple[int, int]:
+    # Close the gaps of keys that are no longer margin. The factor is either rotated or
+    # given up from the first gap on, whatever costs less.
+    first, rotate = factored, 0.0
+    for p in range(factored):
+        if status[order[p]] != _MARGIN:
+            first = min(first, p)
+            rotate += 10.0 * (factored - p) ** 2
+    if rotate < (float(factored) ** 3 - float(first) ** 3) * 2.0 / 3.0:
+        size = factored
+        for p in range(factored - 1, first - 1, -1):
+            if status[order[p]] != _MARGIN:
+                _cut(U, size, p)
+                size -= 1
+        factored = size
+    else:
+        factored = first
+    kept = 0
+    for p in range(count):
+        if status[order[p]] == _MARGIN:
+            order[kept] = order[p]
+            kept += 1
+    return kept, factored
 
 
 @compiled
@@ -249,19 +297,58 @@ def _pivot(
             else:
                 status[i] = _RESERVE
                 alpha[i] = 0.0
-        kept = 0
-        for p in range(count):
-            if status[order[p]] == _MARGIN:
-                order[kept] = order[p]
-                kept += 1
-            else:
-                factored = min(factored, kept)
+        count, factored = _leave(status, order, count, factored, U)
         for w in range(found):
             if status[wrong[w]] == _MARGIN:
-                order[kept] = wrong[w]
-                kept += 1
-        count = kept
+                order[count] = wrong[w]
+                count += 1
     return UNSOLVED, count, 0, 0.0
+
+
+@compiled
+def _sweep(
+    K: FloatArray, ridge: float, rho: float, n: int, w: FloatArray, g: FloatArray
+) -> None:
+    # Move w towards Q w = rho, w >= 0, key by key; g = K w. A guess at the support.
+    scale = 1.0 / (1.0 + ridge)
+    for _ in range(SWEEPS):
+        flips = 0
+        for i in range(n):
+            value = max(w[i] + (rho - g[i] - ridge * w[i]) * scale, 0.0)
+            step = value - w[i]
+            if step == 0.0:
+                continue
+            flips += (value > 0.0) != (w[i] > 0.0)
+            w[i] = value
+            line = K[i]
+            for j in range(n):
+                g[j] += step * line[j]
+        if 16 * flips <= n:
+            break
+
+
+@compiled
+def _adopt(
+    alpha: FloatArray,
+    n: int,
+    status: Codes,
+    order: IntArray,
+    count: int,
+    factored: int,
+    U: FloatArray,
+) -> tuple[int, int]:
+    # Make the keys with positive coefficients the margin, in an order that begins like
+    # the present one. Returns their number and the rows of the factor that are valid.
+    for p in range(count):
+        if not alpha[order[p]] > 0.0:
+            status[order[p]] = _RESERVE
+    count, factored = _leave(status, order, count, factored, U)
+    for i in range(n):
+        if alpha[i] > 0.0 and status[i] != _MARGIN:
+            status[i] = _MARGIN
+            order[count] = i
+            count += 1
+    return count, factored
 
 
 @compiled
@@ -297,20 +384,26 @@ def solve_prefixes(
         code = UNSOLVED
         for b in range(len(ends)):
             n = ends[b]
-            if code == UNSOLVED:
-                status[:n] = _MARGIN
-                order[:n] = np.arange(n)
-                count, factored = n, 0
-                alpha[:] = 0.0
-            else:
-                g[before:n] = -rho
-                support = np.flatnonzero(alpha[:before] > 0.0)
-                _scores(K[p], support, alpha[support], before, g[:n])
+            g[:n] = 0.0
+            support = np.flatnonzero(alpha[:before] > 0.0)
+            _scores(K[p], support, alpha[support], 0, g[:n])
+            if code == BOXED:
                 for i in range(before, n):
-                    if g[i] < 0.0:
+                    if g[i] < rho:
                         status[i] = _MARGIN
                         order[count] = i
                         count += 1
+            else:
+                if code == UNSOLVED:
+                    status[:n] = _RESERVE
+                    alpha[:n] = 0.0
+                    g[:n] = 0.0
+                    count = factored = 0
+                    rho = 1.0
+                _sweep(K[p], ridge, rho, n, alpha, g)
+                count, factored = _adopt(
+                    alpha, n, status, order, count, factored, factors[p]
+                )
             code, count, factored, rho = _pivot(
                 K[p],
                 ridge,

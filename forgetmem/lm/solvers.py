@@ -32,6 +32,10 @@ from forgetmem.lm.pivoting import (
 from forgetmem.svm import OneClassSVM
 from forgetmem.svm.gradient import Sensitivities, sensitivities
 
+#: Exponents below are raised to this: what is lost is far below the ridge, and products
+#: of kernel values never underflow, which would be slow.
+_LEAST = -80.0
+
 Adjoint = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -63,22 +67,21 @@ class Prefixes:
             Symmetric, 1 on the diagonal. On the CPU only pairs within some prefix were
             computed from inner products; the others are their mirror images.
         """
-        keys = self.keys.detach().double()
-        squares = (keys * keys).sum(-1)
-        scale = self.gamma.detach().double()[:, None, None]
+        scale = (2.0 * self.gamma.detach().double()).sqrt()[:, None, None]
+        keys = scale * self.keys.detach().double()
+        half = -0.5 * (keys * keys).sum(-1, keepdim=True)
+        ones = torch.ones_like(half)
+        left = torch.cat([keys, half, ones], dim=-1)
+        right = torch.cat([keys, ones, half], dim=-1).transpose(1, 2)
         n = keys.shape[1]
-        out = keys.new_empty(len(keys), n, n)
+        if keys.is_cuda:
+            out = keys.new_empty(len(keys), n, n)
+        else:  # numpy asks for huge pages, which torch does not
+            out = torch.from_numpy(np.empty((len(keys), n, n)))
         start = 0
         for end in self.ends:
-            part = out[:, start:end, :end]
-            torch.baddbmm(
-                squares[:, start:end, None] + squares[:, None, :end],
-                keys[:, start:end],
-                keys[:, :end].transpose(1, 2),
-                alpha=-2.0,
-                out=part,
-            )
-            part.clamp_(min=0.0).mul_(-scale).exp_()
+            part = torch.bmm(left[:, start:end], right[:, :, :end])
+            out[:, start:end, :end] = part.clamp_(min=_LEAST, max=0.0).exp_()
             start = end
         if out.is_cuda:
             lower = out.tril(-1)
@@ -154,7 +157,7 @@ def solve_by_pivoting(problems: Prefixes, K: Tensor) -> Solved:
     status = np.zeros((*shape, n), dtype=np.int8)
     codes = np.full(shape, UNSOLVED, dtype=np.int8)
     orders, sizes = np.zeros((*shape, n), np.int64), np.zeros(shape, np.int64)
-    factors = np.zeros((P, n, n))
+    factors = np.empty((P, n, n))
     ridge, C = problems.ridge, problems.C
 
     def solve(first: int, last: int) -> None:
@@ -235,7 +238,7 @@ def _rescue(
 
 def _unsound(problems: Prefixes) -> BoolArray:
     # Prefixes with keys that are not finite, or with such a bandwidth.
-    bad = ~problems.keys.detach().isfinite().all(-1)
+    bad = ~problems.keys.detach().sum(-1).isfinite()
     first = torch.where(bad.any(-1), bad.to(torch.uint8).argmax(-1), bad.shape[1])
     gamma = problems.gamma.detach()
     first = torch.where(gamma.isfinite() & (gamma > 0.0), first, 0)
