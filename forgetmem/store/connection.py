@@ -355,6 +355,11 @@ class Connection:
         bytes
             As its file would be.
         """
+        if not hasattr(self.raw, "serialize"):
+            raise StoreError(
+                f"{self._driver.__name__} cannot show the bytes of a memory in RAM, so "
+                "they cannot be checked; use the sqlite3 of the standard library"
+            )
         with self._translated():
             return self.raw.serialize()
 

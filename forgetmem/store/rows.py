@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -47,8 +48,9 @@ COLUMNS: Mapping[str, tuple[int, ...]] = {
 }  # fmt: skip
 
 
+@functools.cache
 def shapes() -> IntArray:
-    """Return the columns of all tables as an array.
+    """Return the columns of all tables as an array, which nobody changes.
 
     Returns
     -------

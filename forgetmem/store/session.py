@@ -49,7 +49,7 @@ class Session:
         self.timeout = timeout
         self.driver = driver
         self.lock = threading.RLock()
-        self.tx: ReadTransaction | None = None
+        self._tx: ReadTransaction | None = None
         self._closed = False
         self._epoch = self._base = 0
         self._dirty: set[int] = set()
@@ -74,6 +74,11 @@ class Session:
         """Close the connection; the next operation opens another one."""
         _close(self._open_connections)
         self._epoch += 1
+
+    @property
+    def tx(self) -> ReadTransaction | None:
+        """The transaction that is open, if there is one."""
+        return self._tx if self._tx is not None and self._tx.is_open else None
 
     def connection(self) -> Connection:
         """Return the connection of this process, opened anew where that is needed.
@@ -118,6 +123,8 @@ class Session:
     def _begin(self, connection: Connection, statement: str) -> None:
         """Begin a transaction, and take its lock at once."""
         try:
+            # An interrupt may have cut off the end of the one before.
+            self._roll_back(connection)
             connection.execute(statement)
             connection.scalar("SELECT rootpage FROM sqlite_master LIMIT 1")
         except BaseException:
@@ -153,10 +160,11 @@ class Session:
             Valid until the block ends.
         """
         with self.using() as connection:
-            self._begin(connection, statement)
-            changes = connection.raw.total_changes
-            tx = self.tx = kind(connection)
+            tx = kind(connection)
             try:
+                self._begin(connection, statement)
+                changes = connection.raw.total_changes
+                self._tx = tx
                 yield tx
                 tx.close()
                 if not connection.foreign:  # pragma: no branch
@@ -168,8 +176,8 @@ class Session:
                 self._roll_back(connection)
                 raise
             finally:
-                if self.tx is tx:  # pragma: no branch - not so in a child of a fork
-                    self.tx = None
+                if self._tx is tx:
+                    self._tx = None
 
     def _roll_back(self, connection: Connection) -> None:
         """Undo; where even that fails, the journal is played back at the next open."""
@@ -325,7 +333,7 @@ def _renew_locks() -> None:  # pragma: no cover - only in a child of a fork
     """Begin afresh in a child: a thread of the parent may have held the locks."""
     for session in list(_sessions):
         session.lock = threading.RLock()
-        session.tx = None
+        session._tx = None
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch

@@ -59,6 +59,11 @@ class ReadTransaction:
             raise StoreError("this transaction is over; begin another one")
         return self._connection
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the store has not closed it yet."""
+        return self._connection is not None
+
     def close(self) -> None:
         """Reset what is still being read, so that the store can end the transaction."""
         for cursor in self._cursors:

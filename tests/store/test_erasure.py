@@ -303,3 +303,12 @@ def test_bytes_past_the_end_of_an_image_are_cut_off():
     image = Image(bytes(PAGE_SIZE) + b"planted")
     scrub(image, Layout(pages=1, trailing=7))
     assert image.size() == PAGE_SIZE
+
+
+@needs_other_build
+def test_a_driver_that_cannot_show_ram_says_so():
+    """A memory in RAM cannot be checked with it."""
+    with SQLiteStore(driver=pysqlite3) as store:
+        put(store, make_items(3))
+        with pytest.raises(StoreError, match="cannot show"):
+            store.clean()
