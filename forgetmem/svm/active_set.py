@@ -18,125 +18,12 @@ import numpy as np
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.svm.extended import UNIT, accumulate, refine, round_off, slacks
+from forgetmem.svm.fresh import settle_by_factor
 from forgetmem.svm.margin_inverse import GROWN, MarginInverse
 from forgetmem.svm.partition import FREE, Box, Role, Statuses
 from forgetmem.svm.pivoting import DONE, REBUILD, pivot, smo
+from forgetmem.svm.problem import RIDGE_FLOOR, Optimum, Problem
 from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
-
-#: A smaller ridge, relative to the largest entry of Q, may be lost in rounding. The
-#: problem is tried as it stands, and if a margin system turns out to be singular to
-#: working precision, it is solved with this ridge instead, or a larger one.
-RIDGE_FLOOR = 2.0**-30
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One quadratic programme over some of the slots of a kernel matrix.
-
-    Parameters
-    ----------
-    K : ndarray of shape (capacity, capacity), float64, C-contiguous
-    rows : ndarray of int64
-        The slots that hold samples: enough of them for the box.
-    end : int
-        All these slots are below it.
-    ridge : float
-    box : Box
-    largest : float
-        Bound on the entries of Q in absolute value.
-    """
-
-    K: FloatArray
-    rows: IntArray
-    end: int
-    ridge: float
-    box: Box
-    largest: float
-
-    @property
-    def slack_tie(self) -> float:
-        """Distance of g from rho that counts as none."""
-        return 8.0 * self.box.tie * self.largest
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the ridge may be lost in the rounding of K."""
-        return self.ridge < RIDGE_FLOOR * self.largest
-
-
-@dataclass
-class Optimum:
-    """A point with its partition; arrays are indexed by slot.
-
-    Parameters
-    ----------
-    status : ndarray of int8
-        A `Role`, or `FREE`.
-    alpha : ndarray of float64
-    slack : ndarray of float64
-        ``Q alpha - rho`` up to rounding; 0 on the margin.
-    rho : float
-    inverse : MarginInverse
-    blur : float
-        Bound on the error of `slack`.
-    """
-
-    status: Statuses
-    alpha: FloatArray
-    slack: FloatArray
-    rho: float
-    inverse: MarginInverse
-    blur: float = np.inf
-
-    def enlarge(self, capacity: int) -> None:
-        """Follow a kernel matrix that has got more slots.
-
-        Parameters
-        ----------
-        capacity : int
-        """
-        more = capacity - len(self.status)
-        if more > 0:
-            free = np.full(more, FREE, dtype=np.int8)
-            self.status = np.concatenate([self.status, free])
-            self.alpha = np.concatenate([self.alpha, np.zeros(more)])
-            self.slack = np.concatenate([self.slack, np.zeros(more)])
-            self.inverse.enlarge(capacity)
-
-    def scatter(self, slots: IntArray, capacity: int) -> Optimum:
-        """Move everything to other slots.
-
-        Parameters
-        ----------
-        slots : ndarray of int64
-            The new slot of each of the present ones.
-        capacity : int
-            Number of new slots.
-
-        Returns
-        -------
-        Optimum
-        """
-        status = np.full(capacity, FREE, dtype=np.int8)
-        alpha, h = np.zeros(capacity), np.zeros(capacity)
-        status[slots], alpha[slots], h[slots] = self.status, self.alpha, self.slack
-        inverse = self.inverse
-        inverse.slots[: inverse.size] = slots[inverse.margin]
-        inverse.enlarge(capacity)
-        return Optimum(status, alpha, h, self.rho, inverse)
-
-    def slots(self, role: Role) -> IntArray:
-        """Slots of one set, ascending.
-
-        Parameters
-        ----------
-        role : Role
-
-        Returns
-        -------
-        ndarray of int64
-        """
-        return np.flatnonzero(self.status == role)
 
 
 @dataclass
@@ -182,7 +69,10 @@ def solve(problem: Problem, alpha: FloatArray | None = None) -> Optimum:
 def _solve(problem: Problem, alpha: FloatArray | None) -> Optimum:
     optimum = _start(problem, alpha)
     feasible = optimum.alpha.copy()
-    if not _guess(problem, optimum):
+    large = len(optimum.slots(Role.MARGIN)) > GROWN and not problem.doubtful
+    if large and settle_by_factor(problem, optimum):
+        return optimum
+    if large or not _guess(problem, optimum):
         optimum.alpha, optimum.rho = feasible, 0.0
         optimum.status[problem.rows] = _by_value(problem.box, feasible[problem.rows])
         optimum.inverse.rebuild(problem.K, problem.ridge, optimum.slots(Role.MARGIN))

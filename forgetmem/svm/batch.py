@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 
 from forgetmem.arrays import BoolArray, FloatArray, IntArray, as_matrix, as_vector
 from forgetmem.jit import compiled
-from forgetmem.svm.active_set import RIDGE_FLOOR
 from forgetmem.svm.certificate import Certificate, certify
 from forgetmem.svm.kernel import check_lengths, gram, grams
 from forgetmem.svm.margin_inverse import grow_all
 from forgetmem.svm.one_class import OneClassSVM, weights
 from forgetmem.svm.partition import BOUNDED, Statuses
 from forgetmem.svm.pivoting import DONE, members, pivot
+from forgetmem.svm.problem import RIDGE_FLOOR
 from forgetmem.svm.settling import settle
 
 #: A problem with more rows is solved on its own.

@@ -158,7 +158,7 @@ def multiply(A: FloatArray, x: FloatArray, out: FloatArray) -> None:
 
 
 @compiled
-def _residual(
+def residual(
     B: FloatArray,
     ridge: float,
     base: FloatArray,
@@ -167,7 +167,7 @@ def _residual(
     level: int,
     out: FloatArray,
 ) -> None:
-    # out[0] + out[1] = [rest; -base] - [[0, 1'], [1, B + ridge I]] x
+    """Write ``[rest; -base] - [[0, 1'], [1, B + ridge I]] x`` as sums of two."""
     s = len(x) - 1
     sums = base.copy()
     accumulate(B, np.arange(s), x[1:], level, sums)
@@ -189,6 +189,40 @@ def _residual(
         a, b, c = normal(a, b, c)
         out[0, i + 1] = -a
         out[1, i + 1] = -(b + c)
+
+
+@compiled
+def base_sums(
+    K: FloatArray, margin: IntArray, bounded: IntArray, parts: FloatArray, level: int
+) -> FloatArray:
+    """Sum K times the bound over the bounded samples, for each margin sample."""
+    base = np.zeros((3, len(margin)))
+    box = np.empty((len(bounded), 3))
+    for i in range(len(bounded)):
+        box[i] = parts
+    lines = np.empty((len(bounded), len(margin)))
+    copy_block(K, bounded, margin, lines)
+    accumulate(lines, np.arange(len(bounded)), box, level, base)
+    return base
+
+
+@compiled
+def advance(x: FloatArray, d: FloatArray, level: int) -> tuple[float, float]:
+    """Add `d` to `x`; returns the largest of both, infinite if `d` is not finite."""
+    scale = 0.0
+    step = 0.0
+    total = 0.0
+    for i in range(len(d)):
+        a, b, c = add(x[i, 0], x[i, 1], x[i, 2], d[i])
+        a, b, c = normal(a, b, c)
+        x[i, 0], x[i, 1] = a, b
+        x[i, 2] = c if level == 3 else 0.0
+        scale = max(scale, abs(a))
+        step = max(step, abs(d[i]))
+        total += abs(d[i])
+    if not total < np.inf:
+        step = np.inf
+    return step, scale
 
 
 @compiled
@@ -248,41 +282,24 @@ def refine(
     """
     s = len(margin)
     nb = len(bounded)
-    base = np.zeros((3, s))
-    if nb:
-        box = np.empty((nb, 3))
-        for i in range(nb):
-            box[i] = parts
-        lines = np.empty((nb, s))
-        copy_block(K, bounded, margin, lines)
-        accumulate(lines, np.arange(nb), box, level, base)
+    base = base_sums(K, margin, bounded, parts, level)
     r = np.empty((2, s + 1))
     d = np.empty(s + 1)
     before = np.inf
     left = 0.0
     rate = 1.0
-    scale = 0.0
     for _ in range(40):
-        _residual(B, ridge, base, rest, x, level, r)
+        residual(B, ridge, base, rest, x, level, r)
         d[:] = 0.0
         multiply(R, r[0], d)
-        step = 0.0
-        scale = 0.0
-        size = 0.0
-        total = 0.0
-        for i in range(s + 1):
-            total += abs(d[i])
-            a, b, c = add(x[i, 0], x[i, 1], x[i, 2], d[i])
-            a, b, c = normal(a, b, c)
-            x[i, 0], x[i, 1] = a, b
-            x[i, 2] = c if level == 3 else 0.0
-            scale = max(scale, abs(a))
-            step = max(step, abs(d[i]))
-            size = max(size, abs(r[0, i]))
-        if not total < np.inf or step > before:
+        step, scale = advance(x, d, level)
+        if not step < np.inf or step > before:
             return 1.0
         before = step
         if step <= (2.0**-32 if level == 2 else 2.0**-98) * scale:
+            size = 0.0
+            for i in range(s + 1):
+                size = max(size, abs(r[0, i]))
             noise = _subtract(B, ridge, d, largest, r)
             for i in range(s + 1):
                 left = max(left, abs(r[0, i]))

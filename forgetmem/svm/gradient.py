@@ -76,6 +76,9 @@ def sensitivities(svm: OneClassSVM) -> Sensitivities:
     """
     samples, optimum = svm._maintained.samples, svm._maintained.optimum
     size = 0 if optimum is None else optimum.inverse.size
+    if optimum is not None and optimum.inverse.worn:
+        margin = optimum.inverse.margin.copy()
+        optimum.inverse.rebuild(samples.K, svm.ridge, margin)
     margin = np.zeros(0, dtype=np.int64)
     inverse = np.zeros((1, 1))
     if optimum is not None and size:

@@ -16,6 +16,9 @@ from forgetmem.distances import dots, dots_into, squared_distances
 from forgetmem.errors import InvalidInputError
 from forgetmem.jit import compiled
 
+#: From so many rows on, exp is applied to the upper triangle only, row by row.
+_LARGE = 256
+
 
 class Kernel(enum.Enum):
     """The kernels of `OneClassSVM`."""
@@ -167,6 +170,17 @@ def _all_squares(X: FloatArray, out: FloatArray) -> None:
 
 
 @compiled
+def _mirror(matrix: FloatArray) -> None:
+    # Copy the upper triangle to the lower one, in tiles that fit the cache.
+    n = len(matrix)
+    for top in range(0, n, 32):
+        for left in range(0, top + 1, 32):
+            for i in range(top, min(top + 32, n)):
+                for j in range(left, min(left + 32, i)):
+                    matrix[i, j] = matrix[j, i]
+
+
+@compiled
 def _pairs(X: FloatArray, starts: IntArray, linear: bool, out: FloatArray) -> None:
     # Inner products or squared distances of all pairs within each run of rows, as
     # matrices one after the other.
@@ -181,11 +195,7 @@ def _pairs(X: FloatArray, starts: IntArray, linear: bool, out: FloatArray) -> No
                 dots_into(rows[i:], rows[i], matrix[i, i:])
         else:
             _all_squares(rows, matrix)
-        for top in range(0, n, 32):
-            for left in range(0, top + 1, 32):
-                for i in range(top, min(top + 32, n)):
-                    for j in range(left, min(left + 32, i)):
-                        matrix[i, j] = matrix[j, i]
+        _mirror(matrix)
 
 
 def grams(kernel: Kernel, gamma: float, X: FloatArray, starts: IntArray) -> FloatArray:
@@ -226,4 +236,12 @@ def gram(kernel: Kernel, gamma: float, X: FloatArray) -> FloatArray:
     ndarray of shape (n_samples, n_samples), float64
         Symmetric bit for bit.
     """
-    return grams(kernel, gamma, X, np.array([0, len(X)])).reshape(len(X), len(X))
+    n = len(X)
+    if kernel is Kernel.LINEAR or n < _LARGE:
+        return grams(kernel, gamma, X, np.array([0, n])).reshape(n, n)
+    K = np.empty((n, n))
+    _all_squares(X, K)
+    for row in range(n):
+        rbf(gamma, K[row, row:])
+    _mirror(K)
+    return K

@@ -17,6 +17,7 @@ from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
 from forgetmem.svm.extended import TWOFOLD, accumulate, add, fma, multiply
+from forgetmem.svm.margin_factor import MarginFactor
 
 #: Up to this size an inverse is built row by row, in compiled code: the threads of BLAS
 #: take longer to wake up.
@@ -162,6 +163,33 @@ def grow_all(
     return smallest
 
 
+def _by_factor(B: FloatArray, ridge: float) -> FloatArray | None:
+    # The bordered inverse by Cholesky, if no digits to speak of are lost.
+    try:
+        R = MarginFactor(B, ridge).inverse()
+    except IllConditionedMarginError:
+        return None
+    probe = np.cos(np.arange(len(R)))
+    d = R @ probe
+    back = np.append(d[1:].sum(), B @ d[1:] + ridge * d[1:] + d[0])
+    return R if np.abs(back - probe).max() < _WORN[1] else None
+
+
+def _by_pivots(B: FloatArray, ridge: float) -> FloatArray:
+    # The bordered inverse by elimination with pivots: slower, and loses fewest digits.
+    s = len(B)
+    bordered = np.ones((s + 1, s + 1))
+    bordered[0, 0] = 0.0
+    bordered[1:, 1:] = B
+    bordered.flat[s + 2 :: s + 2] += ridge
+    try:
+        inverse = np.linalg.inv(bordered)
+    except np.linalg.LinAlgError as error:
+        raise IllConditionedMarginError(np.inf) from error
+    symmetric: FloatArray = (inverse + inverse.T) / 2
+    return symmetric
+
+
 class MarginInverse:
     """The margin samples in their places, with their kernel matrix and its inverse.
 
@@ -183,7 +211,7 @@ class MarginInverse:
     size : int
         Number of margin samples.
     worn : bool
-        Whether it has lost digits and should be rebuilt.
+        Whether it has lost digits, or was never built, and should be rebuilt.
     """
 
     def __init__(self, capacity: int, *, reproducible: bool = False) -> None:
@@ -254,16 +282,23 @@ class MarginInverse:
             if s and not grow_all(self.R, self.B, K, ridge, self.margin) > 0.0:
                 raise IllConditionedMarginError(np.inf)
             return
-        self.B[:s, :s] = K[np.ix_(slots, slots)]
-        bordered = np.ones((s + 1, s + 1))
-        bordered[0, 0] = 0.0
-        bordered[1:, 1:] = self.B[:s, :s]
-        bordered.flat[s + 2 :: s + 2] += ridge
-        try:
-            inverse = np.linalg.inv(bordered)
-        except np.linalg.LinAlgError as error:
-            raise IllConditionedMarginError(np.inf) from error
-        self.R[: s + 1, : s + 1] = (inverse + inverse.T) / 2
+        B = K[np.ix_(slots, slots)]
+        self.B[:s, :s] = B
+        inverse = None if pivoted else _by_factor(B, ridge)
+        if inverse is None:
+            inverse = _by_pivots(B, ridge)
+        self.R[: s + 1, : s + 1] = inverse
+
+    def defer(self, slots: IntArray) -> None:
+        """Take the given margin samples, and leave their inverse to a later rebuild.
+
+        Parameters
+        ----------
+        slots : ndarray of int64
+        """
+        self.size = len(slots)
+        self.slots[: self.size] = slots
+        self.worn = True
 
     def grow(self, K: FloatArray, ridge: float, slot: int) -> bool:
         """Take in the sample at `slot`.

@@ -21,11 +21,11 @@ import numpy as np
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
-from forgetmem.svm.active_set import Optimum, Problem
 from forgetmem.svm.extended import UNIT, multiply
 from forgetmem.svm.margin_inverse import attach, grow, shrink
 from forgetmem.svm.partition import BOUNDED, FREE, MARGIN, RESERVE, Role, Statuses
 from forgetmem.svm.pivoting import scores
+from forgetmem.svm.problem import Optimum, Problem
 
 
 @compiled
