@@ -129,25 +129,25 @@ class RecallBatches:
     n_pairs : int
         Facts in a sequence; their keys are distinct.
     batch_size : int
-    n_keys, n_values : int
-        Sizes of the two alphabets: bytes from 0 on and from 128 on.
+    keys, values : bytes
+        The two alphabets, each of distinct bytes.
+    separator : int
+        The byte between facts and questions.
     seed : int
     """
 
     n_pairs: int
     batch_size: int
-    n_keys: int = 64
-    n_values: int = 64
+    keys: bytes = bytes(range(64))
+    values: bytes = bytes(range(128, 192))
+    separator: int = 255
     seed: int = 0
 
-    #: The byte between facts and questions.
-    SEPARATOR = 255
-
     def __post_init__(self) -> None:
-        if not 1 <= self.n_pairs <= self.n_keys <= 128 or not 2 <= self.n_values <= 127:
+        distinct = all(len(set(part)) == len(part) for part in (self.keys, self.values))
+        if not (distinct and 1 <= self.n_pairs <= len(self.keys) and self.values):
             raise InvalidInputError(
-                "expected n_pairs <= n_keys <= 128 and 2 <= n_values <= 127, got "
-                f"{self.n_pairs}, {self.n_keys} and {self.n_values}"
+                f"expected distinct keys, at least {self.n_pairs}, and distinct values"
             )
 
     @property
@@ -168,15 +168,15 @@ class RecallBatches:
         """
         random = np.random.default_rng([self.seed, step])
         B, n = self.batch_size, self.n_pairs
-        everything = np.tile(np.arange(self.n_keys), (B, 1))
+        everything = np.tile(np.frombuffer(self.keys, np.uint8), (B, 1))
         keys = random.permuted(everything, axis=1)[:, :n]
-        values = 128 + random.integers(0, self.n_values, (B, n))
+        values = random.choice(np.frombuffer(self.values, np.uint8), (B, n))
         order = random.permuted(np.tile(np.arange(n), (B, 1)), axis=1)
         facts = np.stack([keys, values], axis=2)
         questions = np.take_along_axis(facts, order[:, :, None], axis=1)
-        middle = np.full((B, 1), self.SEPARATOR)
+        middle = np.full((B, 1), self.separator)
         parts = [facts.reshape(B, -1), middle, questions.reshape(B, -1)]
-        rows = torch.from_numpy(np.concatenate(parts, axis=1))
+        rows = torch.from_numpy(np.concatenate(parts, axis=1).astype(np.int64))
         targets = torch.full_like(rows, -1)
         targets[:, 2 * n + 1 :: 2] = rows[:, 2 * n + 2 :: 2]
         return rows, targets

@@ -183,12 +183,12 @@ def test_recall_questions_have_their_answers() -> None:
     assert inputs.shape == (3, batches.block_size) == (3, 21)
     for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
         facts = dict(zip(row[0:10:2], row[1:10:2], strict=True))
-        assert row[10] == RecallBatches.SEPARATOR
+        assert row[10] == batches.separator
         asked = [place for place in range(21) if target[place] >= 0]
         assert len(asked) == 5
         assert all(target[place] == facts[row[place]] for place in asked)
     with pytest.raises(InvalidInputError):
-        RecallBatches(65, 1, n_keys=64)
+        RecallBatches(65, 1)
 
 
 def test_evaluation_of_an_untrained_model() -> None:
