@@ -115,17 +115,16 @@ class MarginFactor:
         base = base_sums(K, margin, bounded, parts, _LEVEL)
         r = np.empty((2, len(x)))
         before = math.inf
-        for _ in range(40):
+        while True:
             residual(self._B, self._ridge, base, rest, x, _LEVEL, r)
             d = self.solve(r[0])
             step, scale = advance(x, d, _LEVEL)
-            if not step < before:
-                break
+            if not step < 0.25 * before:
+                raise IllConditionedMarginError(before)
             if step <= 2.0**-98 * scale:
                 residual(self._B, self._ridge, base, rest, x, _LEVEL, r)
                 return self._error(r[0], len(bounded), x)
             before = step
-        raise IllConditionedMarginError(before)
 
     def _error(self, r: FloatArray, n_bounded: int, x: FloatArray) -> FloatArray:
         # |d|_2 <= |r| / ridge for r0 = 0, and r0 is spread as z; half the ridge makes
