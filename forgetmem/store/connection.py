@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -16,14 +15,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from forgetmem.errors import (
-    CorruptStoreError,
-    SchemaVersionError,
     StoreError,
 )
-from forgetmem.store import schema
 from forgetmem.store.creation import COUNTER
 from forgetmem.store.driver import translated
 from forgetmem.store.files import HeldFile, Inode, inode_of
+from forgetmem.store.preparation import prepare_file, prepare_ram
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,22 +28,6 @@ if TYPE_CHECKING:
 Stamp = tuple[Inode, int]
 
 _ROOTS = "SELECT name, rootpage FROM sqlite_master"
-_RAM_PRAGMAS = ("secure_delete", "temp_store")
-_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY rowid"
-_FIXED = ("page_size", "auto_vacuum", "encoding")
-_FIXED_VALUES = (schema.PAGE_SIZE, 0, "UTF-8")
-
-
-@functools.cache
-def _expected(driver: ModuleType) -> list[tuple[Any, ...]]:
-    """Return what the schema of a memory says, from one made in RAM."""
-    connection = driver.connect(":memory:", isolation_level=None)
-    try:
-        for statement in schema.creation():
-            connection.execute(statement)
-        return list(connection.execute(_SCHEMA))
-    finally:
-        connection.close()
 
 
 class Connection:
@@ -62,6 +43,11 @@ class Connection:
         Seconds to wait for another process or reader.
     driver : module
         See `load_driver`.
+
+    Attributes
+    ----------
+    first_version : int
+        SQLite's own count of changes by others, when the file was opened.
     """
 
     def __init__(
@@ -72,14 +58,13 @@ class Connection:
         self.pid = os.getpid()
         self.held: HeldFile | None = None
         self.replaced_by: Inode | None = None
-        self._driver = driver
+        self.first_version = 0
+        self.driver = driver
         self._raw: sqlite3.Connection | None = None
         try:
             if path is None:
                 self._connect(":memory:", timeout)
-                self._set_pragmas()
-                for statement in schema.creation():
-                    self.execute(statement)
+                prepare_ram(self)
                 return
             while not self._open_file(path, read_only):
                 self.close()
@@ -95,7 +80,7 @@ class Connection:
 
     def _connect(self, target: str, timeout: float) -> None:
         with self._translated():
-            self._raw = self._driver.connect(
+            self._raw = self.driver.connect(
                 target,
                 timeout=timeout,
                 isolation_level=None,
@@ -117,10 +102,8 @@ class Connection:
             mode = "ro" if read_only else "rw"
             uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
             self._connect(uri, self.timeout)
-            self._recover(path, read_only)
-            self._set_pragmas()
-            self._migrate(path, read_only)
-            self.check_schema()
+            prepare_file(self, path, self.held, read_only)
+            self.first_version = self.scalar("PRAGMA data_version")
         return True
 
     def gate(self, *, alone: bool = False) -> contextlib.AbstractContextManager[None]:
@@ -142,87 +125,13 @@ class Connection:
             return self.held.alone(self.timeout)
         return self.held.using(self.timeout)
 
-    def _recover(self, path: str, read_only: bool) -> None:
-        """Read the file for the first time, which rolls back a hot journal."""
-        assert self.held is not None
-        if self.held.size() == 0:
-            raise CorruptStoreError(
-                f"{path} is empty (0 bytes), which a memory never is; restore it, or "
-                "remove it to begin a new memory"
-            )
-        application = self.scalar("PRAGMA application_id")
-        if application != schema.APPLICATION_ID:
-            raise CorruptStoreError(
-                f"{path} is an SQLite file, but no memory of forgetmem"
-            )
-        wish = "" if read_only else "=DELETE"
-        mode = self.scalar(f"PRAGMA journal_mode{wish}")
-        if mode != "delete":
-            raise StoreError(
-                f"the memory at {path} is in journal mode {mode} and cannot be "
-                "switched back; open it once with write access"
-            )
-
-    def _set_pragmas(self) -> None:
-        for name, value, expected in schema.PRAGMAS:
-            self.execute(f"PRAGMA {name}={value}")
-            found = self.scalar(f"PRAGMA {name}")
-            if found != expected and (self.path is not None or name in _RAM_PRAGMAS):
-                raise StoreError(
-                    f"this SQLite ({self._driver.sqlite_version}) refuses "
-                    f"{name}={value}: it answers {found!r}"
-                )
-        self.execute(f"PRAGMA cache_spill=-{schema.SPILL_KIB}")
-
-    def _migrate(self, path: str, read_only: bool) -> None:
-        """Bring an older file to the version of this package, in one transaction."""
-        found = self.scalar("PRAGMA user_version")
-        if found > schema.VERSION:
-            raise SchemaVersionError(found, schema.VERSION)
-        if found < schema.VERSION and read_only:
-            raise StoreError(
-                f"{path} has the older schema version {found} and must be opened once "
-                "with write access"
-            )
-        if found < schema.VERSION:
-            self.execute("BEGIN IMMEDIATE")
-            for statement in schema.migration(self.scalar("PRAGMA user_version")):
-                self.execute(statement)
-            self.execute("COMMIT")
-
-    def check_schema(self) -> None:
-        """Check what no digest covers: how the tables are defined.
-
-        Raises
-        ------
-        CorruptStoreError
-            If anyone has changed it.
-        """
-        settings = tuple(self.scalar(f"PRAGMA {name}") for name in _FIXED)
-        if settings != _FIXED_VALUES or not self.is_defined():
-            raise CorruptStoreError(
-                f"the tables of {self.path} are not those of a memory: something else "
-                "has changed them",
-                table="sqlite_schema",
-            )
-
-    def is_defined(self) -> bool:
-        """Tell whether the tables are defined as they should be.
-
-        Returns
-        -------
-        bool
-            False if anyone has changed the schema.
-        """
-        return self.rows(_SCHEMA) == _expected(self._driver)
-
     def forget_pages(self) -> None:
         """Drop cached pages, so that what is read next is what the file holds."""
         self.execute("PRAGMA shrink_memory")
 
     def _translated(self) -> contextlib.AbstractContextManager[None]:
         name = "the memory in RAM" if self.path is None else self.path
-        return translated(self._driver, name)
+        return translated(self.driver, name)
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run one statement.
@@ -340,7 +249,7 @@ class Connection:
         """
         target = f"file:{quote(os.fsencode(path))}?immutable=1"
         with self._translated():
-            other = self._driver.connect(target, uri=True)
+            other = self.driver.connect(target, uri=True)
             try:
                 rows = list(other.execute(_ROOTS))
             finally:
@@ -357,7 +266,7 @@ class Connection:
         """
         if not hasattr(self.raw, "serialize"):
             raise StoreError(
-                f"{self._driver.__name__} cannot show the bytes of a memory in RAM, so "
+                f"{self.driver.__name__} cannot show the bytes of a memory in RAM, so "
                 "they cannot be checked; use the sqlite3 of the standard library"
             )
         with self._translated():
@@ -373,7 +282,7 @@ class Connection:
         """
         with self._translated():
             # Copied, because a deserialized database could not outgrow 1 GB.
-            source = self._driver.connect(":memory:")
+            source = self.driver.connect(":memory:")
             source.deserialize(bytes(image))
             source.backup(self.raw)
             source.close()

@@ -20,6 +20,7 @@ from forgetmem.store import schema
 from forgetmem.store.files import is_ours, side_files, sync_folder
 from forgetmem.store.needles import SHORTEST, search
 from forgetmem.store.pages import INTERIOR, LEAF, SCHEMA_LEAF, page_table
+from forgetmem.store.preparation import is_defined
 from forgetmem.store.source import Image, Source, Target
 from forgetmem.store.structure import (
     RESERVED,
@@ -139,7 +140,7 @@ def look(
 def _layout(connection: Connection, source: Source) -> Layout:
     """Read the layout, and the definitions of the tables, which no digest covers."""
     layout = read_layout(source, connection.roots())
-    if not connection.is_defined():
+    if not is_defined(connection):
         layout.damage.append("the definition of a table was altered")
     return layout
 

@@ -271,11 +271,10 @@ def side_files(path: str) -> list[Path]:
         and more, but not other memories and their side files.
     """
     file = Path(path)
-    found = sorted(
-        Path(entry.path)
-        for entry in os.scandir(file.parent)
-        if entry.name.startswith(f"{file.name}-")
-    )
+    with os.scandir(file.parent) as entries:
+        names = [entry.name for entry in entries]
+    start = f"{file.name}-"
+    found = sorted(file.parent / name for name in names if name.startswith(start))
     others = [f"{side}-" for side in found if _is_memory(path, side)]
     return [
         side

@@ -71,21 +71,22 @@ class Gate:
         StoreBusyError
             If it is held for longer.
         """
-        with self._changed:
-            wait = self._wait(lambda: not self._alone, timeout)
-            if not self._inside:
-                _lock(fd, fcntl.F_RDLCK, _WAY_IN, wait)
-                try:
-                    _lock(fd, fcntl.F_RDLCK, _GATE, wait)
-                finally:
-                    _set(fd, fcntl.F_UNLCK, _WAY_IN)
-                self._fd = fd
-            self._inside += 1
-        owner = os.getpid()
+        owner, entered = os.getpid(), False
         try:
+            with self._changed:
+                wait = self._wait(lambda: not self._alone, timeout)
+                if not self._inside:
+                    try:
+                        _lock(fd, fcntl.F_RDLCK, _WAY_IN, wait)
+                        _lock(fd, fcntl.F_RDLCK, _GATE, wait)
+                    finally:
+                        _set(fd, fcntl.F_UNLCK, _WAY_IN)
+                    self._fd = fd
+                # In one step, so that an interrupt finds both or neither.
+                self._inside, entered = self._inside + 1, True
             yield
         finally:
-            if owner == os.getpid():  # pragma: no branch
+            if entered and owner == os.getpid():
                 self._leave()
 
     @contextlib.contextmanager
@@ -109,20 +110,16 @@ class Gate:
         StoreBusyError
             If others hold it for longer.
         """
-        with self._changed:
-            wait = self._wait(lambda: not (self._alone or self._inside), timeout)
-            _lock(fd, fcntl.F_WRLCK, _WAY_IN, wait)
-            try:
-                _lock(fd, fcntl.F_WRLCK, _GATE, wait)
-            except BaseException:
-                _set(fd, fcntl.F_UNLCK, _WAY_IN)
-                raise
-            self._alone, self._fd = True, fd
-        owner = os.getpid()
+        owner, entered = os.getpid(), False
         try:
+            with self._changed:
+                wait = self._wait(lambda: not (self._alone or self._inside), timeout)
+                self._alone, self._fd, entered = True, fd, True
+                _lock(fd, fcntl.F_WRLCK, _WAY_IN, wait)
+                _lock(fd, fcntl.F_WRLCK, _GATE, wait)
             yield
         finally:
-            if owner == os.getpid():  # pragma: no branch
+            if entered and owner == os.getpid():
                 self._leave()
 
     def _wait(self, free: Callable[[], bool], timeout: float) -> Wait:

@@ -67,7 +67,7 @@ class Session:
             driver=self.driver,
         )
         self._open_connections.append(connection)
-        self._base = connection.scalar("PRAGMA data_version")
+        self._base = connection.first_version
         return connection
 
     def drop(self) -> None:
@@ -176,7 +176,7 @@ class Session:
                 self._roll_back(connection)
                 raise
             finally:
-                if self._tx is tx:
+                if self._tx is tx:  # pragma: no branch - else in a child of a fork
                     self._tx = None
 
     def _roll_back(self, connection: Connection) -> None:
@@ -205,10 +205,12 @@ class Session:
             yield tx
             if held is None or was is None or connection.foreign:
                 return
+            # Noted before the commit: nothing may be lost if it is interrupted.
             pages = touched(str(self.path), was)
-        self._all_dirty |= pages is None
-        if pages:
-            self._dirty |= pages | set(range(was.pages + 1, before(held).pages + 1))
+            self._all_dirty |= pages is None
+            if pages:
+                size = connection.scalar("PRAGMA page_count")
+                self._dirty |= pages | set(range(was.pages + 1, size + 1))
         with contextlib.suppress(StoreBusyError):
             self.tidy(_TIDY_WAIT)
 

@@ -22,6 +22,7 @@ from forgetmem.store.erasure import (
 )
 from forgetmem.store.files import inode_of
 from forgetmem.store.integrity import check_rows, root_of
+from forgetmem.store.preparation import check_schema
 from forgetmem.store.session import Session, Version
 from forgetmem.store.structure import StructureReport
 from forgetmem.store.transaction import ReadTransaction
@@ -347,7 +348,7 @@ class SQLiteStore:
         try:
             with self._session.replacing() as connection:
                 if seen.layout.damage:
-                    connection.check_schema()
+                    check_schema(connection)
                     check_rows(ReadTransaction(connection))
                 rewrite(connection, path)
         except StoreError:

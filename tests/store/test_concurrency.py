@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -348,8 +349,9 @@ def test_without_such_locks_the_folder_is_the_gate(path, monkeypatch):
 def test_a_file_system_without_locks_is_an_error(path, monkeypatch):
     """Named, instead of a memory that two processes could spoil."""
 
-    def refuse(*args):
-        raise OSError(22, "Invalid argument")
+    def refuse(fd, kind, byte):
+        if kind != fcntl.F_UNLCK:
+            raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr("forgetmem.store.gate._set", refuse)
     with pytest.raises(StoreError, match="no locks"):

@@ -260,7 +260,7 @@ NEXT = ("CREATE TABLE extra (name TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",)
 @pytest.fixture
 def next_version(monkeypatch):
     """A later version of the package, which has one table more."""
-    from forgetmem.store import connection, rows, structure
+    from forgetmem.store import preparation, rows, structure
 
     def upgrade():
         monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, NEXT))
@@ -273,12 +273,12 @@ def next_version(monkeypatch):
         columns["sqlite_schema"] = structure.COLUMNS["sqlite_schema"]
         for module in ("structure", "rows"):
             monkeypatch.setattr(f"forgetmem.store.{module}.COLUMNS", columns)
-        connection._expected.cache_clear()
+        preparation._expected.cache_clear()
         rows.shapes.cache_clear()
 
     yield upgrade
     monkeypatch.undo()
-    connection._expected.cache_clear()
+    preparation._expected.cache_clear()
     rows.shapes.cache_clear()
 
 
