@@ -157,3 +157,20 @@ def test_import_is_light() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+ADAPTERS = sorted((PACKAGE.parent / "integrations").glob("*/*/**/*.py"))
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in ADAPTERS if "tests" not in p.parts], ids=lambda p: p.stem
+)
+def test_adapters_use_public_names_only(path: Path) -> None:
+    """They stand on what any user may use: `from forgetmem import ...`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert all(name.name.split(".")[0] != "forgetmem" for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "forgetmem":
+            assert {alias.name for alias in node.names} <= set(forgetmem.__all__)
+        elif isinstance(node, ast.ImportFrom):
+            assert not (node.module or "").startswith("forgetmem.")
