@@ -453,7 +453,7 @@ def test_dimension_of_a_callable_is_found_once() -> None:
     assert calls == [[], ["?"], ["a", "b"]]
 
 
-@pytest.mark.parametrize("given", [3, b"name", object(), ["a"]], ids=repr)
+@pytest.mark.parametrize("given", [3, b"name", ..., ["a"]], ids=repr)
 def test_anything_else_is_refused(given: Any) -> None:
     """The error says what an embedder can be."""
     with pytest.raises(InvalidInputError, match="expected an embedder"):
