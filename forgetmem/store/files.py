@@ -37,7 +37,8 @@ class _Shared:
     pid: int = field(default_factory=os.getpid)
 
 
-_guard = threading.Lock()
+# Reentrant: the garbage collector may close a forgotten store while it is held.
+_guard = threading.RLock()
 _files: dict[Inode, _Shared] = {}
 
 
@@ -76,11 +77,11 @@ class HeldFile:
         with _guard:
             inode, fd = _find(path, writable)
             shared = _files.setdefault(inode, _Shared())
+            shared.holders += 1
             if fd not in shared.fds[writable]:
                 shared.fds[writable].append(fd)
             if shared.folder is None and not locks_files():
                 shared.folder = os.open(Path(path).parent, os.O_RDONLY)
-            shared.holders += 1
         self.inode = inode
         self._shared = shared
         self._fd = shared.fds[writable][0]
@@ -246,7 +247,7 @@ def _close_all(shared: _Shared) -> None:
 def _forget_after_fork() -> None:  # pragma: no cover - only in a child of a fork
     """Give up the parent's descriptors: a child has no connection of its own yet."""
     global _guard
-    _guard = threading.Lock()
+    _guard = threading.RLock()
     for shared in _files.values():
         _close_all(shared)
     _files.clear()
