@@ -17,12 +17,13 @@ import numpy as np
 
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm.extended import UNIT, accumulate, refine, round_off, slacks
+from forgetmem.svm.extended import TWOFOLD, UNIT, accumulate, noise, slacks
 from forgetmem.svm.fresh import settle_by_factor
 from forgetmem.svm.margin_inverse import GROWN, MarginInverse
 from forgetmem.svm.partition import FREE, Box, Role, Statuses
 from forgetmem.svm.pivoting import DONE, REBUILD, pivot, smo
 from forgetmem.svm.problem import RIDGE_FLOOR, Optimum, Problem
+from forgetmem.svm.refinement import bound_errors, refine, round_off
 from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
 
 
@@ -239,8 +240,7 @@ def _refined(
         x = np.zeros((inverse.size + 1, 3))
         start = np.append(-optimum.rho, optimum.alpha[inverse.margin])
         x[:, 0] = np.where(np.isfinite(start), start, 0.0)
-        error = np.zeros(inverse.size + 1)
-        rate = refine(
+        rate, left = refine(
             problem.K,
             inverse.B,
             problem.ridge,
@@ -252,10 +252,11 @@ def _refined(
             inverse.R,
             level,
             x,
-            error,
         )
         if rate < 1.0:
             inverse.observe(rate)
+            error = np.empty(len(x))
+            bound_errors(inverse.R, left, level, x, True, error)
             return Refined(x, error, level)
     raise IllConditionedMarginError(rate)
 
@@ -306,10 +307,10 @@ def _worst(
     unsure = sign * optimum.slack[others] >= -error
     others, inner, sign = others[unsure], inner[unsure], sign[unsure]
     support = len(optimum.inverse.margin) + len(bounded)
-    noise = 4.0 * problem.largest * ((support + 8) * UNIT) ** 2
+    slip = 4.0 * problem.largest * noise(support, TWOFOLD)
     while True:
         v = sign * _sharp_slacks(problem, optimum, bounded, solution, others, inner)
-        error = problem.largest * float(solution.error.sum()) + noise
+        error = problem.largest * float(solution.error.sum()) + slip
         if solution.level == 3 or v.max() < -error or v.max() > error:
             break
         solution = _refined(problem, optimum, bounded, 3)

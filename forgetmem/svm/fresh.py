@@ -6,10 +6,10 @@ import numpy as np
 
 from forgetmem.arrays import FloatArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm.extended import round_off
 from forgetmem.svm.margin_factor import MarginFactor
 from forgetmem.svm.partition import Role
 from forgetmem.svm.problem import Optimum, Problem
+from forgetmem.svm.refinement import round_off
 from forgetmem.svm.settling import slacks_of_all, worst_slack
 
 #: So many factorisations are tried before the usual way is taken.

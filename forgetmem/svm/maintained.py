@@ -90,7 +90,7 @@ class Maintained:
         X : ndarray of shape (n_new, n_features), float64, C-contiguous
         """
         optimum = self._walkable(len(X), len(self.samples.slots) + len(X))
-        end = Walk.STAYED if optimum is not None else Walk.STUCK
+        end = Walk.STAYED
         for x in X:
             slot = self.samples.put(x)
             if optimum is not None and end is not Walk.STUCK:
@@ -106,10 +106,9 @@ class Maintained:
         places : list of int
             Distinct and valid, in the order in which the rows were learned.
         """
-        gone = self.samples.slots[places]
-        self.samples.withdraw(gone)
+        gone = self.samples.withdraw(places)
         optimum = self._walkable(len(gone), len(self.samples.slots))
-        end = Walk.STUCK
+        end = Walk.STAYED
         if optimum is not None:
             end = lower_rows(self._problem(), optimum, gone)
         self.samples.wipe(gone)

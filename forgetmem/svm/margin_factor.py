@@ -14,7 +14,8 @@ from scipy.linalg import lapack
 
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm.extended import UNIT, advance, base_sums, residual
+from forgetmem.svm.extended import noise
+from forgetmem.svm.refinement import advance, base_sums, residual
 
 _LEVEL = 3
 
@@ -132,8 +133,7 @@ class MarginFactor:
         s = len(x) - 1
         weight = float(np.abs(x).sum()) + 1.0
         largest = float(self._B.diagonal().max()) + 2.0
-        noise = ((s + n_bounded + 8) * UNIT) ** _LEVEL * largest * weight
-        left = float(np.abs(r).max()) + noise
+        left = float(np.abs(r).max()) + noise(s + n_bounded, _LEVEL) * largest * weight
         error = np.abs(self._z) * (2.0 * left / self._total)
         error += math.sqrt(s) * left / (0.5 * self._ridge)
         spread = float(np.abs(self._z).sum()) + 1.0

@@ -294,16 +294,17 @@ def lower_rows(problem: Problem, optimum: Optimum, slots: IntArray) -> Walk:
     -------
     Walk
     """
-    role = optimum.status[slots]
-    optimum.status[slots[role == Role.RESERVE]] = FREE
-    driven = slots[role != Role.RESERVE]
+    status = optimum.status
+    role = status[slots]
+    driven = slots[role > Role.RESERVE]
+    status[slots[role == Role.RESERVE]] = FREE
     if not len(driven):
         return Walk.STAYED
-    if (role == Role.MARGIN).sum() > max(8, optimum.inverse.size // 8):
+    if len(driven) > 8 and np.sum(role == Role.MARGIN) > optimum.inverse.size // 8:
         optimum.inverse.worn = True
-        optimum.status[slots] = FREE
+        status[slots] = FREE
     end = _walk(problem, optimum, driven, learning=False)
-    optimum.status[slots] = FREE
+    status[slots] = FREE
     optimum.alpha[slots] = 0.0
     return end
 

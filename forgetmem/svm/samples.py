@@ -81,16 +81,22 @@ class Samples:
         self.slots = np.append(self.slots, slot)
         return slot
 
-    def withdraw(self, slots: IntArray) -> None:
+    def withdraw(self, places: list[int]) -> IntArray:
         """Remove samples, but keep what is in their slots until `wipe`.
 
         Parameters
         ----------
-        slots : ndarray of int64
+        places : list of int
+            Distinct and valid, in the order in which the rows were learned.
+
+        Returns
+        -------
+        ndarray of int64
+            Their slots.
         """
-        gone = np.zeros(self.end, dtype=np.bool_)
-        gone[slots] = True
-        self.slots = self.slots[~gone[self.slots]]
+        gone: IntArray = self.slots[places]
+        self.slots = np.delete(self.slots, places)
+        return gone
 
     def wipe(self, slots: IntArray) -> None:
         """Overwrite the slots of withdrawn samples, and free them.
@@ -99,10 +105,11 @@ class Samples:
         ----------
         slots : ndarray of int64
         """
-        self.X[slots] = 0.0
-        self.K[slots, : self.end] = 0.0
-        self.K[: self.end, slots] = 0.0
-        self._free.extend(slots.tolist())
+        for slot in slots.tolist():
+            self.X[slot] = 0.0
+            self.K[slot, : self.end] = 0.0
+            self.K[: self.end, slot] = 0.0
+            self._free.append(slot)
         self._free.sort(reverse=True)
 
     def sorted_slots(self) -> IntArray:

@@ -12,9 +12,10 @@ import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.jit import compiled
-from forgetmem.svm.extended import TWOFOLD, UNIT, refine, round_off
+from forgetmem.svm.extended import TWOFOLD, UNIT
 from forgetmem.svm.partition import BOUNDED, MARGIN, RESERVE, Statuses
 from forgetmem.svm.pivoting import members, scores
+from forgetmem.svm.refinement import bound_errors, refine, round_off
 
 
 @compiled
@@ -110,23 +111,29 @@ def settle(
     bounded = members(status, BOUNDED, n_slots)
     margin = slots[:size]
     x = np.zeros((size + 1, 3))
-    error = np.empty(size + 1)
     x[0, 0] = -rho
     for p in range(size):
         x[p + 1, 0] = alpha[margin[p]]
-    rate = refine(
-        K, B, ridge, largest, margin, bounded, parts, rest, R, TWOFOLD, x, error
+    rate, left = refine(
+        K, B, ridge, largest, margin, bounded, parts, rest, R, TWOFOLD, x
     )
     if not rate < 1.0:
         return False, rho, blur, rate
-    sure = True
+    error = np.empty(size + 1)
+    out = np.empty(size + 1)
+    for sharp in (False, True):
+        bound_errors(R, left, TWOFOLD, x, sharp, error)
+        sure = round_off(x, error, out)
+        for p in range(size):
+            low = x[p + 1, 0]
+            high = (parts[0] - low) + (parts[1] - x[p + 1, 1])
+            sure = sure and min(low, high) > error[p + 1] + tie
+        if sure:
+            break
     moved = abs(rho + x[0, 0])
     for p in range(size):
-        low = x[p + 1, 0]
-        high = (parts[0] - low) + (parts[1] - x[p + 1, 1])
-        sure = sure and min(low, high) > error[p + 1] + tie
-        moved += largest * abs(low - alpha[margin[p]])
-        alpha[margin[p]] = low
+        moved += largest * abs(x[p + 1, 0] - alpha[margin[p]])
+        alpha[margin[p]] = x[p + 1, 0]
     rho = -x[0, 0]
     blur += 1.001 * moved
     if not sure:
@@ -135,8 +142,7 @@ def settle(
     if not violation < -blur:
         blur = slacks_of_all(K, ridge, C, largest, status, alpha, rho, n_slots, h)
         _, violation = worst_slack(status, h, n_slots)
-    out = np.empty(size + 1)
-    if not violation < -blur or not round_off(x, error, out):
+    if not violation < -blur:
         return False, rho, blur, rate
     alpha[:n_slots] = 0.0
     alpha[bounded] = C
