@@ -281,8 +281,8 @@ def _storage(collection: Collection) -> list[Check]:
     opening = collection.store.opening
     if opening is not None and not opening.ok:
         # A killed process leaves such bytes, and so does who planted them.
-        detail = f"found when the memory was opened: {'; '.join(opening.findings)}"
-        checks.append(Check(name="opening", outcome="changed", detail=detail))
+        detail = f"found, and removed, at opening: {'; '.join(opening.findings)}"
+        checks.append(Check(name="opening", outcome="failed", detail=detail))
     report = collection.store.check_structure()
     if report.ok:
         detail = (

@@ -36,7 +36,7 @@ class Model(WordEmbedder):
 def _place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Work in an empty folder, with a model that loads at once."""
     model = Model()
-    monkeypatch.setattr(interface, "_default_embedder", lambda: model)
+    monkeypatch.setattr(interface, "default_embedder", lambda: model)
     monkeypatch.setenv("FORGETMEM_PATH", "m.forgetmem")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)

@@ -152,7 +152,10 @@ def verify(
     for path in (proof, key):
         if path is not None and not path.is_file():
             raise NotFoundError(f"there is no file {path}")
-    with existing(memory, namespace) as opened, working("looking at every byte"):
+    with (
+        existing(memory, namespace, read_only=True) as opened,
+        working("looking at every byte"),
+    ):
         verdict = opened.verify(proof, key)
     if as_json:
         print_model(verdict)
@@ -170,7 +173,10 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Check the memory against an independent rebuild; exit code 1 if it fails."""
-    with existing(memory, namespace) as opened, working("rebuilding"):
+    with (
+        existing(memory, namespace, read_only=True) as opened,
+        working("rebuilding"),
+    ):
         report = opened.audit(deep=deep)
     if as_json:
         print_model(report)

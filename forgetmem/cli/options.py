@@ -59,7 +59,11 @@ Where = Annotated[
 
 
 def existing(
-    path: Path, namespace: str, embedder: str | None = None
+    path: Path,
+    namespace: str,
+    embedder: str | None = None,
+    *,
+    read_only: bool = False,
 ) -> ForgettableMemory:
     """Open a memory that is there; only `add` makes one.
 
@@ -68,6 +72,8 @@ def existing(
     path : Path
     namespace : str
     embedder : str, optional
+    read_only : bool
+        Leave every byte as it is found, as whoever checks a memory should.
 
     Returns
     -------
@@ -80,7 +86,9 @@ def existing(
     """
     if not path.is_file():
         raise NotFoundError(f"there is no memory {path}; `forgetmem add` makes one")
-    return forgetmem.ForgettableMemory(path, namespace=namespace, embedder=embedder)
+    return forgetmem.ForgettableMemory(
+        path, namespace=namespace, embedder=embedder, read_only=read_only
+    )
 
 
 def condition(where: str | None) -> dict[str, Any] | None:
