@@ -166,9 +166,9 @@ class Collection:
 
     def forget_state(self) -> None:
         """Overwrite the vectors in memory; they are read again when needed."""
-        if self._state is not None:
-            self._state.wipe()
-        self._state = None
+        state, self._state = self._state, None  # an interrupted wipe is never seen
+        if state is not None:
+            state.wipe()
 
     def compact(self) -> None:
         """Rewrite the file as a function of its records; drop prune certificates."""
