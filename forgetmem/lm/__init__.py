@@ -8,8 +8,8 @@ forgotten span by span.
 from __future__ import annotations
 
 from forgetmem.lm.attention import GateConfig, SVAttention
-from forgetmem.lm.gate import Gate, GateReport, batched_gate, exact_gate
 from forgetmem.lm.decoding import Decoder, DecodeReport
+from forgetmem.lm.gate import Gate, GateReport, batched_gate, exact_gate
 from forgetmem.lm.model import HybridLM, HybridLMConfig
 from forgetmem.lm.session import Session, SpanProof
 

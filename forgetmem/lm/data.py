@@ -134,6 +134,9 @@ class RecallBatches:
     separator : int
         The byte between facts and questions.
     seed : int
+    least : int, optional
+        The number of facts of each batch is drawn from `least` to `n_pairs`; if not
+        given it is always `n_pairs`.
     """
 
     n_pairs: int
@@ -142,6 +145,7 @@ class RecallBatches:
     values: bytes = bytes(range(128, 192))
     separator: int = 255
     seed: int = 0
+    least: int | None = None
 
     def __post_init__(self) -> None:
         distinct = all(len(set(part)) == len(part) for part in (self.keys, self.values))
@@ -152,7 +156,7 @@ class RecallBatches:
 
     @property
     def block_size(self) -> int:
-        """Tokens in a sequence."""
+        """Most tokens in a sequence."""
         return 4 * self.n_pairs + 1
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
@@ -164,10 +168,13 @@ class RecallBatches:
 
         Returns
         -------
-        inputs, targets : Tensor of shape (batch_size, block_size), int64
+        inputs, targets : Tensor of shape (batch_size, 4 * n + 1), int64
+            For n facts.
         """
         random = np.random.default_rng([self.seed, step])
         B, n = self.batch_size, self.n_pairs
+        if self.least is not None:
+            n = int(random.integers(self.least, n + 1))
         everything = np.tile(np.frombuffer(self.keys, np.uint8), (B, 1))
         keys = random.permuted(everything, axis=1)[:, :n]
         values = random.choice(np.frombuffer(self.values, np.uint8), (B, n))

@@ -56,6 +56,8 @@ class HybridLMConfig:
     mix : int
         So many previous tokens are mixed into each embedding with learned weights. 0
         for none; 2 lets small models leave bigram statistics early.
+    mix_start : float
+        Initial value of these weights; with 0.5 recall of facts is learned at once.
     sinusoids : bool
         Whether the learned positions start from sinusoids instead of noise.
     gate : GateConfig
@@ -70,6 +72,7 @@ class HybridLMConfig:
     attention: str = "sv"
     window: int = 128
     mix: int = 0
+    mix_start: float = 0.0
     sinusoids: bool = False
     gate: GateConfig = field(default_factory=GateConfig)
 
@@ -173,7 +176,8 @@ class HybridLM(nn.Module):
         self.config = config
         self.tokens = nn.Embedding(config.vocab_size, config.n_embd)
         self.positions = nn.Embedding(config.block_size, config.n_embd)
-        self.mix = nn.Parameter(torch.zeros(config.mix, config.n_embd))
+        start = torch.full((config.mix, config.n_embd), config.mix_start)
+        self.mix = nn.Parameter(start)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.norm = nn.LayerNorm(config.n_embd)
         self.apply(_initialise)

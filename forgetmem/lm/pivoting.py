@@ -223,8 +223,17 @@ def _point(
     for p in range(count):
         shift[p] += rho * ones[p]
         alpha[order[p]] = shift[p]
-    if count < n:
+    outside = n - count
+    if 16 * outside > n:
         _scores(K, order[:count], shift, 0, g[:n])
+    elif outside > 0:
+        inner = np.zeros(n, dtype=np.bool_)
+        inner[order[:count]] = True
+        for i in range(n):
+            if not inner[i]:
+                line = K[i]
+                for p in range(count):
+                    g[i] += shift[p] * line[order[p]]
     return rho
 
 

@@ -191,6 +191,13 @@ def test_recall_questions_have_their_answers() -> None:
         RecallBatches(65, 1)
 
 
+def test_number_of_facts_can_vary() -> None:
+    """With `least` each batch has its own number of facts."""
+    batches = RecallBatches(9, 2, least=2)
+    lengths = {batches.at(step)[0].shape[1] for step in range(60)}
+    assert lengths == {4 * n + 1 for n in range(2, 10)}
+
+
 def test_evaluation_of_an_untrained_model() -> None:
     """About 8 bits a byte, and recall at chance."""
     torch.manual_seed(0)
