@@ -147,7 +147,7 @@ class _Unit(torch.autograd.Function):
     def forward(ctx: Any, k: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(k, dim=-1, keepdim=True)
         inverse = norm.clamp_(min=1e-12).reciprocal_()
-        unit = k * inverse
+        unit: Tensor = k * inverse
         ctx.save_for_backward(unit, inverse)
         return unit
 
