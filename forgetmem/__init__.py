@@ -28,8 +28,9 @@ from forgetmem.errors import (
 if TYPE_CHECKING:
     from forgetmem.embedding import Embedder, SentenceTransformerEmbedder
     from forgetmem.memory import ForgettableMemory
-    from forgetmem.proof import AuditReport, ForgetProof, PruneCertificate, Verdict
+    from forgetmem.proof import ForgetProof
     from forgetmem.records import Hit, Readout, Record
+    from forgetmem.verdicts import AuditReport, PruneCertificate, Verdict
 
 __version__ = "0.1.0"
 
@@ -66,16 +67,16 @@ __all__ = [
 
 #: Where the names live that load numba, pydantic or more; imported at first use.
 _HOMES = {
-    "AuditReport": "proof",
+    "AuditReport": "verdicts",
     "Embedder": "embedding",
     "ForgetProof": "proof",
     "ForgettableMemory": "memory",
     "Hit": "records",
-    "PruneCertificate": "proof",
+    "PruneCertificate": "verdicts",
     "Readout": "records",
     "Record": "records",
     "SentenceTransformerEmbedder": "embedding",
-    "Verdict": "proof",
+    "Verdict": "verdicts",
 }
 
 

@@ -14,20 +14,17 @@ from forgetmem.arrays import IntArray
 from forgetmem.collection import Collection
 from forgetmem.errors import CorruptStoreError, MissingDependencyError
 from forgetmem.groups import PruneHorizon, Role
-from forgetmem.proof import (
-    AuditReport,
-    Check,
-    Commitment,
-    Elsewhere,
-    ForgetProof,
-    GroupCertificate,
-    PruneCertificate,
-    Verdict,
-    commit,
-)
+from forgetmem.proof import Commitment, Elsewhere, ForgetProof, commit
 from forgetmem.state import NamespaceState, NewRecord
 from forgetmem.store import ReadTransaction, needles_of
 from forgetmem.svm import fit_many
+from forgetmem.verdicts import (
+    AuditReport,
+    Check,
+    GroupCertificate,
+    PruneCertificate,
+    Verdict,
+)
 
 #: Above the residual that correctly rounded weights can have: 4 ulp a coefficient.
 KKT_TOLERANCE = 1e-12

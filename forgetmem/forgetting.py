@@ -23,16 +23,10 @@ from forgetmem.errors import (
 )
 from forgetmem.filters import Filter, Where, parse_filter
 from forgetmem.groups import PruneHorizon
-from forgetmem.proof import (
-    Commitment,
-    ForgetProof,
-    GroupCertificate,
-    StorageEvidence,
-    commit,
-    now,
-)
+from forgetmem.proof import Commitment, ForgetProof, StorageEvidence, commit, now
 from forgetmem.state import NamespaceState, NewRecord
 from forgetmem.store import ReadTransaction, StoredRecord, needles_of, text_digest
+from forgetmem.verdicts import GroupCertificate
 
 
 @dataclass(frozen=True, slots=True)

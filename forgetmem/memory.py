@@ -29,11 +29,12 @@ from forgetmem.encoding import Encoder, normalised, normalised_query
 from forgetmem.errors import DimensionMismatchError, InvalidInputError
 from forgetmem.filters import Where, parse_filter
 from forgetmem.metadata import load_metadata
-from forgetmem.proof import AuditReport, ForgetProof, PruneCertificate, Verdict
+from forgetmem.proof import ForgetProof
 from forgetmem.records import Hit, Readout, Record
 from forgetmem.settings import Settings
 from forgetmem.state import NamespaceState
 from forgetmem.store import SQLiteStore, StoredRecord
+from forgetmem.verdicts import AuditReport, PruneCertificate, Verdict
 
 #: SQLite counts the milliseconds of a timeout in 32 bits.
 _LONGEST_TIMEOUT = 2e6

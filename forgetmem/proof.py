@@ -1,6 +1,6 @@
-"""What is claimed about a forget, a prune or a memory, and the models that say it.
+"""`ForgetProof`: what is claimed about a forget, and how anyone checks it.
 
-A `ForgetProof` can be published: ids, texts and vectors stand in it only as HMACs
+A proof can be published: ids, texts and vectors stand in it only as HMACs
 under a key that is saved beside it for whoever asked. It names no survivor.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from forgetmem.errors import MissingDependencyError, ProofError
-from forgetmem.svm import Certificate
+from forgetmem.verdicts import Document, GroupCertificate
 
 FORMAT: Literal["forgetmem-proof/1"] = "forgetmem-proof/1"
 
@@ -35,12 +35,7 @@ Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
 
-class _Document(BaseModel):
-    # A bound can be infinite, and JSON has no number for that.
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
-
-
-class Commitment(_Document):
+class Commitment(Document):
     """One forgotten thing, recognisable with the key only.
 
     Attributes
@@ -57,60 +52,7 @@ class Commitment(_Document):
     survivors: int = 0
 
 
-class GroupCertificate(_Document):
-    """How exact the weights of one group are, from its vectors and weights alone.
-
-    Attributes
-    ----------
-    number : int
-        Counts the groups of this document; groups are never named.
-    n_vectors : int
-    kkt_residual, duality_gap : float
-        Dimensionless.
-    bound, sharp_bound : float
-        No score of any query deviates by more from the exact optimum's.
-    coef_bound : float
-        No coefficient deviates by more.
-    tied : bool
-        An inequality of the partition holds with equality; the bounds on scores hold.
-    """
-
-    number: int
-    n_vectors: int
-    kkt_residual: float
-    duality_gap: float
-    bound: float
-    sharp_bound: float
-    coef_bound: float
-    tied: bool
-
-    @classmethod
-    def of(cls, number: int, n_vectors: int, certificate: Certificate) -> Self:
-        """Wrap a solver's certificate.
-
-        Parameters
-        ----------
-        number : int
-        n_vectors : int
-        certificate : Certificate
-
-        Returns
-        -------
-        GroupCertificate
-        """
-        return cls(
-            number=number,
-            n_vectors=n_vectors,
-            kkt_residual=certificate.kkt_residual,
-            duality_gap=certificate.duality_gap,
-            bound=certificate.bound,
-            sharp_bound=certificate.sharp_bound,
-            coef_bound=certificate.coef_bound,
-            tied=certificate.tied,
-        )
-
-
-class StorageEvidence(_Document):
+class StorageEvidence(Document):
     """What was seen on disk after the records were erased.
 
     Attributes
@@ -129,7 +71,7 @@ class StorageEvidence(_Document):
     needles: int
 
 
-class Elsewhere(_Document):
+class Elsewhere(Document):
     """What another system, which had traces of the records, removed with them.
 
     Attributes
@@ -144,7 +86,7 @@ class Elsewhere(_Document):
     removed: tuple[Hex32, ...]
 
 
-class Signature(_Document):
+class Signature(Document):
     """An Ed25519 signature of a proof.
 
     Attributes
@@ -157,7 +99,7 @@ class Signature(_Document):
     value: Hex64
 
 
-class ForgetProof(_Document):
+class ForgetProof(Document):
     """The document a user keeps about one forget.
 
     Attributes
@@ -459,112 +401,6 @@ class ForgetProof(_Document):
                 return False
             raise
         return True
-
-
-class PruneCertificate(_Document):
-    """Until when pruned records of one group stay without influence.
-
-    Attributes
-    ----------
-    number : int
-        Counts the groups of one call; groups are never named.
-    pruned, retained : int
-        Vectors that were removed from the group, and that are left.
-    slack : float
-        Smallest ``(K w)_j - 1`` of a removed vector j: its distance from coming back.
-    used : float
-        How much of it the additions since then have used up.
-    angle : float
-        Largest angle between a removed vector and its nearest survivor, in radians.
-    valid : bool
-        Whether every removed vector would still be reserve. Never true wrongly.
-    reason : str
-        Why it is no longer valid; empty while it is.
-    """
-
-    number: int
-    pruned: int
-    retained: int
-    slack: float
-    used: float
-    angle: float
-    valid: bool
-    reason: str = ""
-
-
-class Check(_Document):
-    """One thing that was looked at.
-
-    Attributes
-    ----------
-    name : str
-    outcome : {"passed", "failed", "not checked", "changed"}
-        "changed" reports a later legitimate change, which is no failure.
-    detail : str
-    """
-
-    name: str
-    outcome: Literal["passed", "failed", "not checked", "changed"]
-    detail: str = ""
-
-
-class Verdict(_Document):
-    """What a verification found.
-
-    Attributes
-    ----------
-    ok : bool
-        No check failed.
-    checks : tuple of Check
-    reasons : tuple of str
-        What failed, in words; empty if `ok`.
-    """
-
-    ok: bool
-    checks: tuple[Check, ...]
-    reasons: tuple[str, ...]
-
-    @classmethod
-    def of(cls, checks: Sequence[Check]) -> Self:
-        """Sum up checks.
-
-        Parameters
-        ----------
-        checks : sequence of Check
-
-        Returns
-        -------
-        Verdict
-        """
-        failed = [check for check in checks if check.outcome == "failed"]
-        return cls(
-            ok=not failed,
-            checks=tuple(checks),
-            reasons=tuple(f"{check.name}: {check.detail}" for check in failed),
-        )
-
-
-class AuditReport(Verdict):
-    """A verdict on the whole memory.
-
-    Attributes
-    ----------
-    n_records, n_vectors, n_groups : int
-        Of the namespace; groups of two or more vectors.
-    worst_kkt_residual, worst_bound : float
-        Over all groups.
-    digest : str
-    digest_rebuilt : str
-        Of an independent rebuild from the records, in another order.
-    """
-
-    n_records: int = 0
-    n_vectors: int = 0
-    n_groups: int = 0
-    worst_kkt_residual: float = 0.0
-    worst_bound: float = 0.0
-    digest: str = ""
-    digest_rebuilt: str = ""
 
 
 def commit(key: bytes, tag: str, content: bytes) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 from forgetmem.auditing import prune_certificate
 from forgetmem.collection import Collection
 from forgetmem.groups import horizon_of, removable
-from forgetmem.proof import PruneCertificate
 from forgetmem.store import needles_of
+from forgetmem.verdicts import PruneCertificate
 
 
 def prune(collection: Collection) -> list[PruneCertificate]:

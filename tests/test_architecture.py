@@ -49,7 +49,8 @@ ALLOWED: dict[str, set[str]] = {
         "state",
         "store",
     },
-    "proof": {"errors", "svm"},
+    "verdicts": {"svm"},
+    "proof": {"errors", "verdicts"},
     "auditing": {
         "arrays",
         "collection",
@@ -58,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
         "proof",
         "state",
         "store",
+        "verdicts",
         "svm",
     },
     "forgetting": {
@@ -72,9 +74,10 @@ ALLOWED: dict[str, set[str]] = {
         "proof",
         "state",
         "store",
+        "verdicts",
         "__init__",
     },
-    "pruning": {"auditing", "collection", "groups", "proof", "store"},
+    "pruning": {"auditing", "collection", "groups", "proof", "store", "verdicts"},
     "memory": {
         "answers",
         "arrays",
@@ -93,6 +96,7 @@ ALLOWED: dict[str, set[str]] = {
         "settings",
         "state",
         "store",
+        "verdicts",
     },
     "cli": {
         "__init__",
@@ -103,8 +107,9 @@ ALLOWED: dict[str, set[str]] = {
         "proof",
         "reading",
         "records",
+        "verdicts",
     },
-    "__init__": {"embedding", "errors", "memory", "proof", "records"},
+    "__init__": {"embedding", "errors", "memory", "proof", "records", "verdicts"},
 }
 
 

@@ -26,7 +26,7 @@ from forgetmem import (
     ProofError,
     Verdict,
 )
-from forgetmem.proof import GroupCertificate
+from forgetmem.verdicts import GroupCertificate
 
 TEXTS = {
     "a": "the pump in hall seven was replaced by anna kovacs at noon on friday",

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from forgetmem.proof import AuditReport, ForgetProof, PruneCertificate, Verdict
+    from forgetmem.proof import ForgetProof
     from forgetmem.records import Hit, Readout, Record
+    from forgetmem.verdicts import AuditReport, PruneCertificate, Verdict
 
 _COLOURS = {
     "passed": "green",
