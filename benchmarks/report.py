@@ -33,8 +33,12 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(terse=True),
         "versions": versions,
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", *map(_without_places, sys.argv)]),
     }
+
+
+def _without_places(argument: str) -> str:
+    return "PATH" if Path(argument).is_dir() else argument
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
