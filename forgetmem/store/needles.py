@@ -237,15 +237,31 @@ def _map_page(
     used: int,
     table: PageTable,
 ) -> None:
-    """Set `live` to 1 for the bytes of a page that belong to live rows."""
+    """Set `live` to 1 for the bytes of a page that belong to live rows or hold them."""
     block = data[base : base + page_size]
+    top = 100 if page == 1 else 0
     live[:] = 0
-    flag = block[100] if page == 1 else block[0]
+    live[:top] = 1
+    flag = block[top]
     if (flag == SCHEMA_LEAF) if page == 1 else (flag in (INTERIOR, LEAF)):
         table.counts[:] = 0
         read_tree_page(block, page, 0, page_size, shapes, scratch, live, False, table)
+        cells = np.int64(block[top + 3]) << 8 | np.int64(block[top + 4])
+        head = 12 if flag == INTERIOR else 8
+        live[top : min(top + head + 2 * cells, page_size)] = 1
     elif used > 4:
-        live[4:used] = 1
+        live[:used] = 1
+
+
+@compiled
+def _accounted(
+    data: NDArray[np.uint8], base: int, start: int, stop: int, live: NDArray[np.uint8]
+) -> bool:
+    """Tell whether all bytes belong to live rows, to the file's form, or are zero."""
+    for place in range(start, stop):
+        if not live[place] and data[base + place] != 0:
+            return False
+    return True
 
 
 @compiled
@@ -331,7 +347,7 @@ def scan(
                     )  # fmt: skip
                     mapped = page
                 stop = min(at - base + size, page_size)
-                if live[at - base : stop].all():
+                if _accounted(data, base, at - base, stop, live):
                     continue
             if count < len(hits):
                 hits[count, 0] = page
