@@ -1,6 +1,6 @@
 """How many facts does a context hold, and does forgetting one work in a trained model?
 
-    python benchmarks/lm_recall.py [--steps 600] [--trials 200]
+    python benchmarks/lm_recall.py [--steps 400] [--trials 200]
 
 Three parts: raw capacity of the readouts at the same state size; models trained on
 facts, with and without gate; and forgetting facts in a session of a trained model,
@@ -68,9 +68,9 @@ def capacity(n_pairs: int, D: int, trials: int, seed: int = 0) -> dict[str, floa
 def trained(
     attention: str, gate: GateConfig, n_pairs: int, args: argparse.Namespace
 ) -> tuple[HybridLM, dict[str, Any]]:
-    batches = RecallBatches(
-        n_pairs, 32, keys=KEYS.encode(), values=VALUES.encode(), separator=ord("?")
-    )
+    alphabets = {"keys": KEYS.encode(), "values": VALUES.encode(), "separator": 63}
+    batches = RecallBatches(n_pairs, 32, **alphabets)
+    varied = RecallBatches(n_pairs, 32, least=2, **alphabets)
     config = HybridLMConfig(
         n_layer=2,
         n_head=4,
@@ -83,7 +83,7 @@ def trained(
         gate=gate,
     )
     train = TrainConfig(steps=args.steps, batch_size=32, lr=4e-3, seed=args.seed)
-    trainer = Trainer(config, train, batches)
+    trainer = Trainer(config, train, varied)
     started = time.perf_counter()
     trainer.run()
     model = trainer.model.eval()
@@ -151,12 +151,13 @@ def forgetting(model: HybridLM, n_facts: int, trials: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    result: dict[str, Any] = {"machine": machine(), "steps": args.steps}
+    where = machine() | {"command": "python benchmarks/lm_recall.py"}
+    result: dict[str, Any] = {"machine": where, "steps": args.steps}
     result["capacity"] = {
         f"{n} pairs, D {D}": capacity(n, D, 50)
         for n, D in ((10, 16), (40, 16), (40, 32), (40, 80))

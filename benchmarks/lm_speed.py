@@ -215,7 +215,8 @@ def main() -> None:
         print(json.dumps(long_block(args.one[0], int(args.one[1]))))
         return
     torch.set_num_threads(args.threads)
-    result: dict[str, Any] = {"machine": machine(), "threads": args.threads}
+    where = machine() | {"command": "python benchmarks/lm_speed.py"}
+    result: dict[str, Any] = {"machine": where, "threads": args.threads}
     result["agreement"] = agreement()
     print(result["agreement"])
     result["speed"] = speed(args.steps)
