@@ -27,7 +27,7 @@ lint: $(STAMP)
 		(cd $$adapter && $(CURDIR)/$(BIN)/mypy) || exit 1; done
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

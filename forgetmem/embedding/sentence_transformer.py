@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,13 +170,30 @@ def _model_name(source: str) -> str:
     return folder.resolve().name
 
 
+@contextlib.contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Keep the library from drawing a bar while it loads weights."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
 def _load_model(source: str, device: str) -> SentenceTransformer:
     from huggingface_hub import snapshot_download, try_to_load_from_cache
     from sentence_transformers import SentenceTransformer
 
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return SentenceTransformer(str(folder), device=device, local_files_only=True)
+        with _no_progress_bar():
+            return SentenceTransformer(
+                str(folder), device=device, local_files_only=True
+            )
     try:
         if isinstance(try_to_load_from_cache(source, "modules.json"), str):
             with contextlib.suppress(OSError):  # an incomplete copy: fetch the rest
