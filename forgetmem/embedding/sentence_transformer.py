@@ -175,13 +175,14 @@ def _no_progress_bar() -> Iterator[None]:
     """Keep the library from drawing a bar while it loads weights."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+    bars: Any = logging  # its functions have no types
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()
+            bars.enable_progress_bar()
 
 
 def _load_model(source: str, device: str) -> SentenceTransformer:
