@@ -73,7 +73,7 @@ class _GatedAttention(torch.autograd.Function):
         own_bias: Tensor | None,
     ) -> Tensor:
         T = q.shape[1]
-        out = torch.empty_like(q)
+        out = q.new_empty(q.shape)
         places, weights = [], []
         for number, start in enumerate(range(0, T, chunk)):
             end = min(start + chunk, T)
@@ -103,7 +103,7 @@ class _GatedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, out_bar: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, bias, *weights = ctx.saved_tensors
-        q_bar, k_bar, v_bar = (torch.zeros_like(part) for part in (q, k, v))
+        q_bar, k_bar, v_bar = (part.new_zeros(part.shape) for part in (q, k, v))
         bias_bar = torch.zeros_like(bias)
         own_bar = q.new_zeros(q.shape[:2])
         out_bar = out_bar.contiguous()

@@ -169,6 +169,22 @@ def test_chunks_do_not_change_a_recurrence(
     assert torch.allclose(chunked(x), single(x), atol=1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_batch_of_one_is_a_row_of_a_batch(name: str) -> None:
+    """Values and gradients of a sequence do not depend on the others beside it."""
+    module = _modules()[name]
+    x = torch.randn(2, 77, E, dtype=torch.float64)
+    found = []
+    for batch in (x, x[:1]):
+        leaf = batch.clone().requires_grad_()
+        y = module(leaf)
+        y[0].square().sum().backward()
+        assert leaf.grad is not None
+        found.append((y[0].detach(), leaf.grad[0]))
+    for both, alone in zip(*found, strict=True):
+        assert torch.allclose(both, alone, rtol=1e-9, atol=1e-9)
+
+
 def test_report_tells_the_support() -> None:
     """The last call's counts are kept; without a gated prefix there are none."""
     module = _modules()["sv default"]
