@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from forgetmem.errors import InvalidInputError
+from forgetmem.lm.batched_factors import solve_in_torch
 from forgetmem.lm.pivoting import BOXED, EXACT, UNGATED, fold
 from forgetmem.lm.solvers import (
     Adjoint,
@@ -27,7 +28,6 @@ from forgetmem.lm.solvers import (
     Solver,
     in_slices,
     solve_by_pivoting,
-    solve_in_torch,
     solve_maintained,
 )
 

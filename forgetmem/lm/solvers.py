@@ -1,4 +1,4 @@
-"""Three ways to the coefficients of all prefixes: compiled, in torch, and maintained.
+"""Ways to the coefficients of all prefixes: compiled, and maintained.
 
 All solve ``min a' (K + ridge I) a / 2`` over ``sum(a) = 1, 0 <= a <= C`` for each
 problem and each prefix of its keys, and all answer for their own derivatives: `adjoint`
@@ -7,7 +7,7 @@ gives the v with which the loss has the derivative ``-v_i alpha_j`` for ``K_ij``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,9 +19,7 @@ from torch import Tensor
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.errors import InvalidInputError
 from forgetmem.lm.pivoting import (
-    BOXED,
     EXACT,
-    FREE,
     UNGATED,
     UNSOLVED,
     Codes,
@@ -178,8 +176,8 @@ def solve_by_pivoting(problems: Prefixes, K: Tensor) -> Solved:
         )
 
     in_slices(P, solve)
-    sizes[_unsound(problems)] = 0
-    rescued = _rescue(problems, codes, alpha, rho)
+    sizes[unsound(problems)] = 0
+    rescued = rescue(problems, codes, alpha, rho)
     kept = [True]
 
     def adjoint(alpha_bar: Tensor, rho_bar: Tensor) -> Tensor:
@@ -212,14 +210,26 @@ def solve_by_pivoting(problems: Prefixes, K: Tensor) -> Solved:
     return Solved(torch.from_numpy(alpha), torch.from_numpy(rho), codes, adjoint)
 
 
-def _rescue(
+def rescue(
     problems: Prefixes,
     codes: Codes,
     alpha: FloatArray,
     rho: FloatArray,
 ) -> dict[tuple[int, int], Sensitivities]:
-    # Solve what is left by `OneClassSVM`; what even it cannot take stays ungated.
-    codes[_unsound(problems)] = UNSOLVED
+    """Solve what is left by `OneClassSVM`; what even it cannot take stays ungated.
+
+    Parameters
+    ----------
+    problems : Prefixes
+    codes, alpha, rho : ndarray
+        What a batched solver found; completed in place.
+
+    Returns
+    -------
+    dict of Sensitivities
+        By problem and prefix, of those that were solved.
+    """
+    codes[unsound(problems)] = UNSOLVED
     alpha[codes == UNSOLVED], rho[codes == UNSOLVED] = 0.0, 1.0
     rescued = {}
     for p, b in np.argwhere(codes == UNSOLVED).tolist():
@@ -236,8 +246,17 @@ def _rescue(
     return rescued
 
 
-def _unsound(problems: Prefixes) -> BoolArray:
-    # Prefixes with keys that are not finite, or with such a bandwidth.
+def unsound(problems: Prefixes) -> BoolArray:
+    """Find prefixes with keys that are not finite, or with such a bandwidth.
+
+    Parameters
+    ----------
+    problems : Prefixes
+
+    Returns
+    -------
+    ndarray of shape (P, len(ends)), bool
+    """
     bad = ~problems.keys.detach().sum(-1).isfinite()
     first = torch.where(bad.any(-1), bad.to(torch.uint8).argmax(-1), bad.shape[1])
     gamma = problems.gamma.detach()
@@ -296,136 +315,3 @@ def solve_maintained(problems: Prefixes, K: Tensor) -> Solved:
         codes,
         adjoint,
     )
-
-
-def solve_in_torch(problems: Prefixes, K: Tensor) -> Solved:
-    """Solve all problems and prefixes at once with batched Cholesky factors.
-
-    Parameters
-    ----------
-    problems : Prefixes
-    K : Tensor of shape (P, n, n), float64
-        On any device.
-
-    Returns
-    -------
-    Solved
-    """
-    search = _Search(problems, K)
-    search.run()
-    codes: Codes = np.full(search.done.shape, UNSOLVED, dtype=np.int8)
-    codes[search.done.cpu().numpy()] = FREE
-    codes[(search.done & search.boxed).cpu().numpy()] = BOXED
-    alpha, rho = search.alpha.cpu().numpy(), search.rho.cpu().numpy()
-    rescued = _rescue(problems, codes, alpha, rho)
-    batched = torch.from_numpy(codes <= BOXED).to(K.device)
-    margin = search.margin & batched[..., None]
-
-    def adjoint(alpha_bar: Tensor, rho_bar: Tensor) -> Tensor:
-        zero = torch.zeros_like(alpha_bar)
-        right = torch.stack(
-            [torch.where(margin, alpha_bar, zero), margin.double()], dim=-1
-        )
-        x, ones = torch.cholesky_solve(right, search.factor).unbind(-1)
-        mu = (x.sum(-1) + rho_bar) / ones.sum(-1)
-        v = torch.where(margin, x - mu[..., None] * ones, zero)
-        for (p, b), held in rescued.items():
-            end = problems.ends[b]
-            bar = alpha_bar[p, b, :end].cpu().numpy()
-            part = held.adjoint(bar, float(rho_bar[p, b]))
-            v[p, b, :end] = torch.from_numpy(part).to(v.device)
-        return v
-
-    device = K.device
-    return Solved(
-        torch.from_numpy(alpha).to(device),
-        torch.from_numpy(rho).to(device),
-        codes,
-        adjoint,
-    )
-
-
-class _Search:
-    # Block principal pivoting on all problems together; see `pivoting` for the steps.
-
-    LIMIT = 60
-
-    def __init__(self, problems: Prefixes, K: Tensor) -> None:
-        P, n, _ = K.shape
-        self.C, self.ridge = problems.C, problems.ridge
-        self.inside = self.C * (1.0 - 1e-13)
-        eye = torch.eye(n, dtype=K.dtype, device=K.device)
-        self.Q = (K + problems.ridge * eye)[:, None]
-        ends: Sequence[int] = problems.ends
-        places = torch.arange(n, device=K.device)
-        self.valid = places < torch.tensor(ends, device=K.device)[:, None]
-        self.margin = self.valid.expand(P, -1, -1).clone()
-        self.bounded = torch.zeros_like(self.margin)
-        self.boxed = torch.zeros(P, len(ends), dtype=torch.bool, device=K.device)
-        self.done = torch.zeros_like(self.boxed)
-        self.fewest = torch.full(self.boxed.shape, n + 1, device=K.device)
-        self.patience = torch.full_like(self.fewest, 3)
-        self.alpha = torch.zeros(self.margin.shape, dtype=K.dtype, device=K.device)
-        self.rho = torch.zeros(self.boxed.shape, dtype=K.dtype, device=K.device)
-        self.factor = K.new_empty(0)
-        self.eye = eye
-
-    def run(self) -> None:
-        for _ in range(self.LIMIT):
-            g, sound = self._point()
-            wrong = self._wrong(g)
-            above = (self.margin & (self.alpha > self.C)).any(-1) & ~self.boxed
-            right = ~wrong.any(-1) & sound
-            self.done |= right & ~above
-            if bool(self.done.all()):
-                return
-            begin = right & above
-            self.boxed |= begin
-            over = begin[..., None] & self.margin & (self.alpha > self.C)
-            self._exchange(torch.where(begin[..., None], over, wrong), begin)
-
-    def _point(self) -> tuple[Tensor, Tensor]:
-        inner = self.margin[..., :, None] & self.margin[..., None, :]
-        self.factor, info = torch.linalg.cholesky_ex(
-            torch.where(inner, self.Q, self.eye)
-        )
-        at_bound = self.C * self.bounded.to(self.Q.dtype)
-        pushed = (self.Q @ at_bound[..., None])[..., 0]
-        free = self.margin.to(self.Q.dtype)
-        rights = torch.stack([free, -pushed * free], dim=-1)
-        ones, shift = torch.cholesky_solve(rights, self.factor).unbind(-1)
-        rest = 1.0 - at_bound.sum(-1)
-        rho = (rest - shift.sum(-1)) / ones.sum(-1)
-        alpha = (shift + rho[..., None] * ones) * free + at_bound
-        open_ = ~self.done
-        self.alpha = torch.where(open_[..., None], alpha, self.alpha)
-        self.rho = torch.where(open_, rho, self.rho)
-        sound = (info == 0) & self.rho.isfinite()
-        return (self.Q @ self.alpha[..., None])[..., 0], sound
-
-    def _wrong(self, g: Tensor) -> Tensor:
-        h = g - self.rho[..., None]
-        slop = 1e-13 * (self.rho.abs() + self.ridge)[..., None]
-        outside = ~(self.alpha > 0.0)
-        outside |= self.boxed[..., None] & ~(self.alpha < self.inside)
-        reserve = self.valid & ~self.margin & ~self.bounded
-        wrong = (self.margin & outside) | (reserve & (h < -slop))
-        return wrong | (self.bounded & (h > slop))
-
-    def _exchange(self, wrong: Tensor, begin: Tensor) -> None:
-        count = wrong.sum(-1)
-        better = (count < self.fewest) | begin
-        self.fewest = torch.where(better, count, self.fewest)
-        single = ~better & (self.patience <= 0)
-        self.patience = torch.where(better, 3, (self.patience - 1).clamp(min=0))
-        n = wrong.shape[-1]
-        places = torch.arange(n, device=wrong.device)
-        last = torch.where(wrong, places, -1).amax(-1, keepdim=True)
-        wrong = torch.where(single[..., None], places == last, wrong)
-        wrong = wrong & ~self.done[..., None]
-        upper = (
-            self.margin & wrong & self.boxed[..., None] & (self.alpha >= self.inside)
-        )
-        entering = wrong & ~self.margin
-        self.margin = (self.margin & ~wrong) | entering
-        self.bounded = (self.bounded & ~wrong) | upper

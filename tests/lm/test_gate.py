@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from forgetmem.errors import InvalidInputError
+from forgetmem.lm.batched_factors import solve_in_torch
 from forgetmem.lm.gate import batched_gate, decision_values, exact_gate, warm_up
 from forgetmem.lm.solvers import (
     Solver,
     solve_by_pivoting,
-    solve_in_torch,
     solve_maintained,
 )
 from forgetmem.svm import OneClassSVM
