@@ -15,8 +15,8 @@ from forgetmem.arrays import FloatArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.svm.active_set import descend, solve
 from forgetmem.svm.kernel import Kernel
+from forgetmem.svm.moves import Walk, lower_rows, raise_row
 from forgetmem.svm.partition import Box, Role, Statuses
-from forgetmem.svm.path import Walk, lower_rows, raise_row
 from forgetmem.svm.problem import Optimum, Problem
 from forgetmem.svm.samples import Samples
 

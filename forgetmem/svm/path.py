@@ -2,7 +2,8 @@
 
 To learn a row, its coefficient is raised from 0; to forget rows, theirs are lowered to
 0 together. The margin set answers so that the conditions of all other rows go on
-holding; at a breakpoint one row changes sets.
+holding; at a breakpoint one row changes sets. The last few breakpoints are taken in one
+jump (`exchange`).
 
 References
 ----------
@@ -14,18 +15,15 @@ References
 
 from __future__ import annotations
 
-import enum
-
 import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
-from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
+from forgetmem.svm.exchange import exchange
 from forgetmem.svm.extended import UNIT, multiply
 from forgetmem.svm.margin_inverse import attach, grow, shrink
-from forgetmem.svm.partition import BOUNDED, FREE, MARGIN, RESERVE, Role, Statuses
+from forgetmem.svm.partition import BOUNDED, FREE, MARGIN, RESERVE, Statuses
 from forgetmem.svm.pivoting import scores
-from forgetmem.svm.problem import Optimum, Problem
 
 
 @compiled
@@ -53,6 +51,145 @@ def _response(
 
 
 @compiled
+def _withdraw(
+    status: Statuses,
+    R: FloatArray,
+    B: FloatArray,
+    slots: IntArray,
+    size: int,
+    driven: IntArray,
+    direction: FloatArray,
+    answer: FloatArray,
+) -> tuple[bool, int, bool]:
+    # Take the driven rows out of the margin set. A single one's own column of the
+    # inverse holds the answer to its being driven.
+    known = False
+    for d in range(len(driven)):
+        i = driven[d]
+        if status[i] == MARGIN:
+            place = 0
+            while slots[place] != i:
+                place += 1
+            if len(driven) == 1 and size > 1:
+                known = True
+                factor = direction[d] / R[place + 1, place + 1]
+                for p in range(size + 1):
+                    answer[p] = factor * R[place + 1, p]
+                answer[place + 1] = answer[size]
+            if not shrink(R, B, slots, size, place):
+                return False, size, known
+            size -= 1
+        status[i] = FREE
+    return True, size, known
+
+
+@compiled
+def _change_sets(
+    K: FloatArray,
+    ridge: float,
+    C: float,
+    status: Statuses,
+    alpha: FloatArray,
+    dh: FloatArray,
+    R: FloatArray,
+    B: FloatArray,
+    slots: IntArray,
+    size: int,
+    event: int,
+    answer: FloatArray,
+) -> tuple[bool, int]:
+    # A row meets its breakpoint: it changes sets, and the answer changes with it.
+    if status[event] == MARGIN:
+        place = 0
+        while slots[place] != event:
+            place += 1
+        up = answer[place + 1] > 0.0
+        if size > 1:
+            factor = answer[place + 1] / R[place + 1, place + 1]
+            for p in range(size + 1):
+                answer[p] -= factor * R[place + 1, p]
+            answer[place + 1] = answer[size]
+        if not shrink(R, B, slots, size, place):
+            return False, size
+        alpha[event] = C if up else 0.0
+        status[event] = BOUNDED if up else RESERVE
+        return True, size - 1
+    pivot = grow(R, B, K, ridge, slots, size, event)
+    if not pivot > 0.25 * ridge:
+        return False, size
+    # The new column of R is that of the sensitivities over the pivot.
+    for p in range(size + 1):
+        answer[p] -= dh[event] * R[size + 1, p]
+    answer[size + 1] = -dh[event] / pivot
+    status[event] = MARGIN
+    return True, size + 1
+
+
+@compiled
+def _first_event(
+    C: float,
+    status: Statuses,
+    alpha: FloatArray,
+    h: FloatArray,
+    dh: FloatArray,
+    n_slots: int,
+    slots: IntArray,
+    size: int,
+    answer: FloatArray,
+    end: float,
+) -> tuple[float, int, int]:
+    # The step to the first breakpoint before `end`, its row, and how many rows would
+    # have met theirs by then.
+    t = end
+    event = -1
+    count = 0
+    for p in range(size):
+        i = slots[p]
+        rate = answer[p + 1]
+        room = alpha[i] if rate < 0.0 else C - alpha[i]
+        count += room < end * abs(rate)
+        if room < t * abs(rate):
+            t = max(room / abs(rate), 0.0)
+            event = i
+    for i in range(n_slots):
+        if (status[i] == RESERVE and dh[i] < 0.0) or (
+            status[i] == BOUNDED and dh[i] > 0.0
+        ):
+            room = h[i] if dh[i] < 0.0 else -h[i]
+            count += room < end * abs(dh[i])
+            if room < t * abs(dh[i]):
+                t = max(room / abs(dh[i]), 0.0)
+                event = i
+    return t, event, count
+
+
+@compiled
+def _join(
+    K: FloatArray,
+    ridge: float,
+    R: FloatArray,
+    B: FloatArray,
+    slots: IntArray,
+    size: int,
+    new: int,
+    answer: FloatArray,
+    pivot: float,
+    unchanged: bool,
+) -> bool:
+    # The learned row joins the margin set. If nothing changed on the way, the answer
+    # to its being driven is the column to be attached.
+    if not unchanged or pivot <= 2.0**-20:
+        return grow(R, B, K, ridge, slots, size, new) > 0.25 * ridge
+    line = K[new]
+    for p in range(size):
+        B[size, p] = B[p, size] = line[slots[p]]
+    B[size, size] = line[new]
+    slots[size] = new
+    attach(R, size, answer[: size + 1], pivot)
+    return True
+
+
+@compiled
 def walk(
     K: FloatArray,
     ridge: float,
@@ -69,273 +206,111 @@ def walk(
     size: int,
     driven: IntArray,
     learning: bool,
+    near: int,
     limit: int,
 ) -> tuple[bool, int, float, float, int]:
     """Raise the one driven coefficient, or lower all driven ones to 0.
 
     Rows to learn have no status (`FREE`); rows to forget lose theirs here. `h` holds
     ``Q alpha - rho`` and is kept up to date, as are `R` and `B` with their `slots`,
-    `alpha` and `status`. Returns whether the end was reached, the size of the margin
-    set, rho, a bound on the rounding errors that `h` took up and the number of
-    breakpoints; without the end, `alpha` and `status` are where the walk stands.
+    `alpha` and `status`. Once at most `near` breakpoints are left, the walk jumps to
+    its end and exchanges their rows. Returns whether the end was reached, the size of
+    the margin set, rho, a bound on the rounding errors that `h` took up and the number
+    of breakpoints; without the end, `alpha` and `status` are where the walk stands.
     """
-    n_driven = len(driven)
-    direction = np.empty(n_driven)
-    total = 0.0
-    force = 0.0
-    for d in range(n_driven):
-        direction[d] = 1.0 if learning else -alpha[driven[d]]
-        total += direction[d]
-        force += abs(direction[d])
+    direction = np.ones(len(driven)) if learning else -alpha[driven]
+    total = direction.sum()
+    force = np.abs(direction).sum()
     push = np.zeros(n_slots)
     scores(K, driven, direction, n_slots, push)
-    new = driven[0]
+    new = driven[0] if learning else -1
     answer = np.zeros(len(slots) + 1)
-    known = False
-    for d in range(n_driven):
-        i = driven[d]
-        if status[i] == MARGIN:
-            place = 0
-            while slots[place] != i:
-                place += 1
-            if n_driven == 1 and size > 1:
-                # The row's own column holds the answer to its being driven.
-                known = True
-                factor = direction[d] / R[place + 1, place + 1]
-                for p in range(size + 1):
-                    answer[p] = factor * R[place + 1, p]
-                answer[place + 1] = answer[size]
-            if not shrink(R, B, slots, size, place):
-                return False, size, rho, 0.0, 0
-            size -= 1
-        status[i] = -1
+    done, size, known = _withdraw(status, R, B, slots, size, driven, direction, answer)
     left = 1.0
     idle = 0
     blur = 0.0
     dh = np.empty(n_slots)
-    for turn in range(limit):
+    turn = 0
+    while done and turn < limit and idle <= 16:
         if size == 0:
             # rho is free to move until a row can answer for the driven ones.
             i = _nearest(status, h, BOUNDED if learning else RESERVE, n_slots)
             if learning and (i < 0 or h[new] > h[i]):
                 i = new
             if i < 0:
-                return False, size, rho, blur, turn
+                break
             rho += h[i]
             h[:n_slots] -= h[i]
             blur += 4.0 * UNIT * largest
-            if i == new and learning and alpha[new] == 0.0:
+            if i == new and alpha[new] == 0.0:
                 status[new] = RESERVE
                 return True, 0, rho, blur, turn
             grow(R, B, K, ridge, slots, 0, i)
             status[i] = MARGIN
             size = 1
             known = False
-            if i == new and learning:
+            if i == new:
                 return True, 1, rho, blur, turn
         if not known:
             answer = _response(R, slots, size, total, push)
             known = True
-        speed = 0.0
+        speed = abs(answer[0])
         for p in range(size):
-            speed += abs(answer[p + 1])
-        if not speed + abs(answer[0]) < np.inf:
-            return False, size, rho, blur, turn
+            speed += largest * abs(answer[p + 1])
+        if not speed < np.inf:
+            break
         for i in range(n_slots):
             dh[i] = push[i] + answer[0]
         scores(K, slots[:size], answer[1 : size + 1], n_slots, dh)
+        end = left
+        joins = False
         if learning:
             dh[new] += ridge
-
-        t = C - alpha[new] if learning else left
-        event = -1
-        if learning and dh[new] > 0.0 and -h[new] < t * dh[new]:
-            t = max(-h[new] / dh[new], 0.0)
-            event = new
-        for p in range(size):
-            i = slots[p]
-            rate = answer[p + 1]
-            if rate < 0.0 and alpha[i] < -t * rate:
-                t = max(-alpha[i] / rate, 0.0)
-                event = i
-            elif rate > 0.0 and C - alpha[i] < t * rate:
-                t = max((C - alpha[i]) / rate, 0.0)
-                event = i
-        for i in range(n_slots):
-            if (status[i] == RESERVE and dh[i] < 0.0 and h[i] < -t * dh[i]) or (
-                status[i] == BOUNDED and dh[i] > 0.0 and -h[i] < t * dh[i]
-            ):
-                t = max(-h[i] / dh[i], 0.0)
-                event = i
+            end = C - alpha[new]
+            joins = dh[new] > 0.0 and -h[new] < end * dh[new]
+            if joins:
+                end = max(-h[new] / dh[new], 0.0)
+        t, event, count = _first_event(
+            C, status, alpha, h, dh, n_slots, slots, size, answer, end
+        )
         if not t < np.inf:
-            return False, size, rho, blur, turn
-
-        for p in range(size):
-            alpha[slots[p]] += t * answer[p + 1]
-        for d in range(n_driven):
-            alpha[driven[d]] += t * direction[d]
+            break
+        jumps = 0 < count <= near
+        if jumps:
+            t, event = end, -1
         for i in range(n_slots):
             h[i] += t * dh[i]
+        for p in range(size):
+            alpha[slots[p]] += t * answer[p + 1]
+            h[slots[p]] = 0.0
+        for d in range(len(driven)):
+            alpha[driven[d]] += t * direction[d]
         rho -= t * answer[0]
         left -= t
-        blur += (
-            2.0
-            * UNIT
-            * (
-                (size + n_driven + 8) * t * (largest * (speed + force) + abs(answer[0]))
-                + 4.0 * largest
+        weight = t * (speed + largest * force)
+        blur += 2.0 * UNIT * ((size + len(driven) + 8) * weight + 4.0 * largest)
+        if event >= 0:
+            idle = idle + 1 if t == 0.0 else 0
+            done, size = _change_sets(
+                K, ridge, C, status, alpha, dh, R, B, slots, size, event, answer
             )
-        )
-
-        if event < 0:
-            for d in range(n_driven):
-                alpha[driven[d]] = C if learning else 0.0
-            if learning:
-                status[new] = BOUNDED
-            return True, size, rho, blur, turn
-        idle = idle + 1 if t == 0.0 else 0
-        if idle > 16:
-            return False, size, rho, blur, turn
-        if learning and event == new:
-            pivot = dh[new]
-            if turn == 0 and pivot > 2.0**-20:
-                # Nothing changed on the way: the answer is the column to be attached.
-                line = K[new]
-                for p in range(size):
-                    B[size, p] = B[p, size] = line[slots[p]]
-                B[size, size] = line[new]
-                slots[size] = new
-                attach(R, size, answer[: size + 1], pivot)
-            elif not grow(R, B, K, ridge, slots, size, new) > 0.25 * ridge:
-                return False, size, rho, blur, turn
+            h[event] = 0.0
+            turn += 1
+            continue
+        if not learning:
+            alpha[driven] = 0.0
+        elif joins:
+            done = _join(K, ridge, R, B, slots, size, new, answer, dh[new], turn == 0)
             h[new] = 0.0
             status[new] = MARGIN
-            return True, size + 1, rho, blur, turn
-        if status[event] == MARGIN:
-            place = 0
-            while slots[place] != event:
-                place += 1
-            up = answer[place + 1] > 0.0
-            if size > 1:
-                factor = answer[place + 1] / R[place + 1, place + 1]
-                for p in range(size + 1):
-                    answer[p] -= factor * R[place + 1, p]
-                answer[place + 1] = answer[size]
-            if not shrink(R, B, slots, size, place):
-                return False, size, rho, blur, turn
-            size -= 1
-            alpha[event] = C if up else 0.0
-            status[event] = BOUNDED if up else RESERVE
-        else:
-            pivot = grow(R, B, K, ridge, slots, size, event)
-            if not pivot > 0.25 * ridge:
-                return False, size, rho, blur, turn
-            # The new column of R is its column of sensitivities over the pivot.
             size += 1
-            for p in range(size):
-                answer[p] -= dh[event] * R[size, p]
-            answer[size] = -dh[event] / pivot
-            status[event] = MARGIN
-        h[event] = 0.0
-    return False, size, rho, blur, limit
-
-
-class Walk(enum.IntEnum):
-    """How a walk ended.
-
-    `STAYED`: nothing had to move, and the optimum is as it was. `REACHED`: the optimum
-    up to the rounding of float64. `STUCK`: a point on the way.
-    """
-
-    STAYED = 0
-    REACHED = 1
-    STUCK = 2
-
-
-def raise_row(problem: Problem, optimum: Optimum, slot: int) -> Walk:
-    """Follow the optimum while the coefficient of a new row is raised from 0.
-
-    Parameters
-    ----------
-    problem : Problem
-        With the new row.
-    optimum : Optimum
-        That of the other rows; taken along.
-    slot : int
-        The new row's.
-
-    Returns
-    -------
-    Walk
-    """
-    end = problem.end
-    h = float(problem.K[slot, :end] @ optimum.alpha[:end]) - optimum.rho
-    optimum.slack[slot] = h
-    if h >= 0.0:
-        optimum.status[slot] = Role.RESERVE
-        error = 4.0 * (end + 8) * UNIT * (problem.largest + abs(optimum.rho))
-        return Walk.STAYED if h > error else Walk.REACHED
-    return _walk(problem, optimum, np.array([slot]), learning=True)
-
-
-def lower_rows(problem: Problem, optimum: Optimum, slots: IntArray) -> Walk:
-    """Follow the optimum while the coefficients of some rows are lowered to 0.
-
-    Parameters
-    ----------
-    problem : Problem
-        Without these rows.
-    optimum : Optimum
-        That with these rows; taken along.
-    slots : ndarray of int64
-        Theirs.
-
-    Returns
-    -------
-    Walk
-    """
-    status = optimum.status
-    role = status[slots]
-    driven = slots[role > Role.RESERVE]
-    status[slots[role == Role.RESERVE]] = FREE
-    if not len(driven):
-        return Walk.STAYED
-    if len(driven) > 8 and np.sum(role == Role.MARGIN) > optimum.inverse.size // 8:
-        optimum.inverse.worn = True
-        status[slots] = FREE
-    end = _walk(problem, optimum, driven, learning=False)
-    status[slots] = FREE
-    optimum.alpha[slots] = 0.0
-    return end
-
-
-def _walk(
-    problem: Problem, optimum: Optimum, driven: IntArray, *, learning: bool
-) -> Walk:
-    inverse = optimum.inverse
-    if inverse.worn:
-        try:
-            margin = optimum.slots(Role.MARGIN)
-            inverse.rebuild(problem.K, problem.ridge, margin)
-        except IllConditionedMarginError:
-            return Walk.STUCK
-    done, inverse.size, optimum.rho, blur, _ = walk(
-        problem.K,
-        problem.ridge,
-        problem.box.C,
-        problem.largest,
-        optimum.status,
-        optimum.alpha,
-        optimum.slack,
-        optimum.rho,
-        problem.end,
-        inverse.R,
-        inverse.B,
-        inverse.slots,
-        inverse.size,
-        driven,
-        learning,
-        4 * problem.end + 64,
-    )
-    optimum.blur += blur
-    return Walk.REACHED if done else Walk.STUCK
+        else:
+            alpha[new] = C
+            status[new] = BOUNDED
+        if done and jumps:
+            done, size, rho, more = exchange(
+                K, ridge, C, largest, status, alpha, h, rho, n_slots, R, B, slots, size
+            )
+            blur += more
+        return done, size, rho, blur, turn
+    return False, size, rho, blur, turn

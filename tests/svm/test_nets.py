@@ -11,12 +11,12 @@ from svm.test_exactness import CASES, same
 
 from forgetmem.arrays import FloatArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm import OneClassSVM, active_set, maintained, path
+from forgetmem.svm import OneClassSVM, active_set, maintained, moves
 from forgetmem.svm.active_set import Optimum, Problem, descend, solve
 from forgetmem.svm.kernel import Kernel, gram
 from forgetmem.svm.margin_inverse import MarginInverse
+from forgetmem.svm.moves import Walk, lower_rows, raise_row
 from forgetmem.svm.partition import Box, Role
-from forgetmem.svm.path import Walk, lower_rows, raise_row
 from forgetmem.svm.pivoting import REBUILD, STALLED
 
 
@@ -90,8 +90,8 @@ def test_walks_that_get_stuck_are_rescued(monkeypatch: pytest.MonkeyPatch) -> No
     for C in (1.0, 1 / 9):
         for limit in range(4):
             with monkeypatch.context() as patch:
-                walk = path.walk
-                patch.setattr(path, "walk", lambda *a: walk(*a[:-1], limit))  # noqa: B023
+                walk = moves.walk
+                patch.setattr(moves, "walk", lambda *a: walk(*a[:-1], limit))  # noqa: B023
                 svm = OneClassSVM(0.2, C).fit(X[:20]).learn(X[20:26])
                 svm.unlearn([0, 7]).unlearn(3).learn(X[26:])
                 keep = np.delete(np.arange(26), [0, 7])
