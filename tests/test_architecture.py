@@ -98,6 +98,7 @@ ALLOWED: dict[str, set[str]] = {
         "store",
         "verdicts",
     },
+    "warmup": {"memory"},
     "cli": {
         "__init__",
         "embedding",

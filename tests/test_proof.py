@@ -361,8 +361,9 @@ def test_a_memory_that_goes_on_living_does_not_fail(
     assert memory.verify(proof).ok
     with opened(memory.path, namespace="other") as other:
         other.add(["of another tenant"], ids=["x"])
-        assert other.verify(proof).ok
-        assert outcome(other.verify(proof), "state") == "changed"
+        verdict = other.verify(proof)
+        assert outcome(verdict, "state") == "failed"
+        assert "another namespace" in verdict.reasons[0]
     memory.compact()
     memory.forget(memory.ids())
     assert memory.verify(proof).ok
@@ -584,3 +585,27 @@ def test_signature_is_checked_against_the_expected_signer(
     for wrong in (b"", b"x" * 31, b"x" * 33):
         with pytest.raises(ProofError, match="32 bytes"):
             proof.sign(wrong)
+
+
+def test_damaged_record_is_a_verdict_with_and_without_the_key(
+    memory: ForgettableMemory, proof: ForgetProof, tmp_path: Path
+) -> None:
+    """A flipped byte of a stored text fails the verification; it does not raise."""
+    path, _ = proof.save(tmp_path / "proof.json")
+    memory_path = memory.path
+    assert memory_path is not None
+    memory.close()
+    content = bytearray(memory_path.read_bytes())
+    content[content.index(TEXTS["b"].encode())] ^= 1
+    memory_path.write_bytes(content)
+    with opened(memory_path, read_only=True) as damaged:
+        for given in (proof, path, proof.model_copy(update={"key": None})):
+            assert outcome(damaged.verify(given), "digest") == "failed"
+        assert not damaged.audit().ok
+
+
+def test_proof_of_other_settings_fails(proof: ForgetProof) -> None:
+    """A proof does not verify against a memory of another make."""
+    with ForgettableMemory(gamma=3.0) as other:
+        verdict = other.verify(proof.model_copy(update={"key": None}))
+        assert outcome(verdict, "state") == "failed"

@@ -228,7 +228,11 @@ def show_verdict(verdict: Verdict) -> None:
         outcome = Text(check.outcome, style=_COLOURS[check.outcome])
         table.add_row(outcome, check.name, safe(check.detail))
     out().print(table)
-    if verdict.ok:
+    left = [c.name for c in verdict.checks if c.outcome != "passed"]
+    if verdict.ok and left:
+        note = f"ok, but see: {', '.join(left)}"
+        out().print(Text(note, style="bold yellow"))
+    elif verdict.ok:
         out().print(Text("ok", style="bold green"))
     else:
         out().print(Text("FAILED", style="bold red"))
