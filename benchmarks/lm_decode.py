@@ -36,8 +36,10 @@ def train(text: Any, args: argparse.Namespace) -> HybridLM:
     return trainer.model.eval()
 
 
-def compare(model: HybridLM, tokens: torch.Tensor) -> list[dict[str, float]]:
-    whole, lean = Decoder(model), Decoder(model, drop=True)
+def compare(
+    model: HybridLM, tokens: torch.Tensor, margin: float
+) -> list[dict[str, float]]:
+    whole, lean = Decoder(model), Decoder(model, drop=True, margin=margin)
     rows = []
     for part in tokens.split(model.config.gate.chunk):
         report = lean.report()
@@ -66,6 +68,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="checkpoint of a trained model")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--windows", type=int, default=8)
+    parser.add_argument("--margins", type=float, nargs="*", default=[0.0, 0.05, 0.1])
     parser.add_argument("--multiplier", default="share")
     parser.add_argument("--gamma", type=float, default=1.0)
     args = parser.parse_args()
@@ -74,18 +77,20 @@ def main() -> None:
     model = load_model(args.run)[0].eval() if args.run else train(text, args)
     size = model.config.block_size
     starts = np.linspace(0, len(held_out) - size, args.windows).astype(int)
-    runs = [
-        compare(model, torch.from_numpy(held_out[s : s + size].astype(np.int64)))
-        for s in starts
-    ]
-    rows = [
-        {key: float(np.mean([run[place][key] for run in runs])) for key in runs[0][0]}
-        for place in range(len(runs[0]))
-    ]
-    cells = [[f"{row[key]:.2f}" for key in row] for row in rows]
-    print(markdown(list(rows[0]), cells))
+    texts = [torch.from_numpy(held_out[s : s + size].astype(np.int64)) for s in starts]
+    found = {}
+    for margin in args.margins:
+        runs = [compare(model, text, margin) for text in texts]
+        rows = [
+            {key: float(np.mean([run[place][key] for run in runs])) for key in first}
+            for place, first in enumerate(runs[0])
+        ]
+        found[str(margin)] = rows
+        print(f"margin {margin}")
+        cells = [[f"{row[key]:.2f}" for key in row] for row in rows]
+        print(markdown(list(rows[0]), cells), flush=True)
     where = machine() | {"command": "python benchmarks/lm_decode.py"}
-    save("lm_decode", {"machine": where, "steps": args.steps, "rows": rows})
+    save("lm_decode", {"machine": where, "steps": args.steps, "margins": found})
 
 
 if __name__ == "__main__":

@@ -174,20 +174,27 @@ class HeadContext:
         self._keep(~gone)
         return removed
 
-    def drop_reserve(self) -> int:
+    def drop_reserve(self, margin: float = 0.0) -> int:
         """Remove reserve keys, which no query reads, and remember their horizon.
+
+        Parameters
+        ----------
+        margin : float
+            Only those whose slack is more than this share of rho; the others may soon
+            be needed.
 
         Returns
         -------
         int
             How many.
         """
-        alpha = self.svm.dual_coef_
-        gone = alpha == 0.0
+        alpha, rho = self.svm.dual_coef_, self.svm.rho_
+        K = self.kernel()
+        slacks = K @ alpha - rho - _ROUNDING
+        gone = (alpha == 0.0) & (slacks > margin * rho)
         if not self.gated or not gone.any():
             return 0
-        K = self.kernel()
-        self.horizon.leave(K, gone, K @ alpha - self.svm.rho_ - _ROUNDING)
+        self.horizon.leave(K, gone, slacks)
         self.svm.unlearn(np.flatnonzero(gone).tolist())
         self._keep(~gone)
         return int(gone.sum())

@@ -49,6 +49,8 @@ class Decoder:
         With the attention ``"sv"``; it is not trained meanwhile.
     drop : bool
         Whether reserve keys are dropped when a chunk is closed.
+    margin : float
+        Keys are dropped only if their slack is more than this share of rho.
 
     Attributes
     ----------
@@ -63,13 +65,15 @@ class Decoder:
         If the model has another attention.
     """
 
-    def __init__(self, model: HybridLM, *, drop: bool = False) -> None:
+    def __init__(
+        self, model: HybridLM, *, drop: bool = False, margin: float = 0.0
+    ) -> None:
         if model.config.attention != "sv":
             raise InvalidInputError(
                 f"expected a model with the attention 'sv', got one with "
                 f"{model.config.attention!r}"
             )
-        self.model, self.drop = model, drop
+        self.model, self.drop, self.margin = model, drop, margin
         self.position = 0
         self.tail: list[int] = []
         self._own: list[tuple[Tensor, Tensor] | None] = [None] * len(model.blocks)
@@ -172,7 +176,7 @@ class Decoder:
             ):
                 head.learn(gate_key, k, v, owner)
                 if self.drop:
-                    head.drop_reserve()
+                    head.drop_reserve(self.margin)
             self._own[number] = None
 
     def copy(self) -> Decoder:

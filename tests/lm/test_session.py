@@ -114,6 +114,7 @@ def test_certificate_never_says_valid_wrongly() -> None:
             if lean.drop_reserve():
                 dropped += [rows[place] for place in gone]
                 rows = [row for row in rows if row not in dropped]
+            assert len(lean) == len(rows)
     assert came_back > 20
     assert held > 5
 
@@ -142,6 +143,18 @@ def test_unlearning_ends_what_was_promised_of_dropped_keys() -> None:
     assert head.drop_reserve() > 0 and head.horizon.valid
     head.unlearn(0)
     assert not head.horizon.valid
+
+
+def test_margin_keeps_keys_that_may_come_back() -> None:
+    """With a margin fewer keys are dropped."""
+    X = torch.zeros(24, 3, dtype=torch.float64)
+    X[:, 0] = torch.linspace(0, 1, 24)
+    counts = []
+    for margin in (0.0, 0.05, 10.0):
+        head = HeadContext(1.0, GateConfig(C=1.0))
+        head.learn(X, X, X, 0)
+        counts.append(head.drop_reserve(margin))
+    assert counts[0] > counts[1] > counts[2] == 0
 
 
 def test_forget_and_readd_restores_the_readout() -> None:
