@@ -4,16 +4,40 @@
 compiled with ``parallel=True``: numba's thread layer may not be entered from two
 threads at once, and callers of a memory use any thread. ``fastmath`` stays off, so
 a result is defined by the source alone and is the same bits on every machine.
+
+Machine code holds that of the functions it calls, from other files too, but numba looks
+only at a function's own file to see whether its cached code is stale. Here the key of a
+cached function has the digest of all compiled sources in it.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+@functools.cache
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        source = path.read_bytes()
+        if b"@compiled" in source:
+            digest.update(source)
+    return digest.hexdigest()
+
+
+class _Cache(FunctionCache):
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        own: Any = super()
+        return (*own._index_key(sig, codegen), _digest())
 
 
 def compiled(function: F) -> F:
@@ -30,4 +54,7 @@ def compiled(function: F) -> F:
     callable
         The compiled function, with the signature of `function`.
     """
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    cache: Any = _Cache
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
+    dispatcher._cache = cache(function)
+    return cast(F, dispatcher)
