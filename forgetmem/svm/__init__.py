@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from forgetmem.svm.batch import Solution, fit_many, solution_certificate
 from forgetmem.svm.certificate import Certificate
+from forgetmem.svm.gradient import Sensitivities, sensitivities
 from forgetmem.svm.one_class import OneClassSVM
 from forgetmem.svm.partition import Role
 
@@ -17,7 +18,9 @@ __all__ = [
     "Certificate",
     "OneClassSVM",
     "Role",
+    "Sensitivities",
     "Solution",
     "fit_many",
+    "sensitivities",
     "solution_certificate",
 ]

@@ -4,7 +4,12 @@ A walk that follows every breakpoint evaluates the slacks of all rows at each of
 When only a few rows would change sets on the way to its end, it is cheaper to jump to
 the end and to exchange them there: for each, the margin set answers exactly, at the
 cost of its column; the slacks follow once for all. The rows that are then wrong, if
-any, are fewer, and are exchanged in turn.
+any, are exchanged in turn; one by one, when their number no longer falls [1]_.
+
+References
+----------
+.. [1] Júdice and Pires, "A block principal pivoting algorithm for large-scale strictly
+   monotone linear complementarity problems", Comput. Oper. Res. 21 (1994).
 """
 
 from __future__ import annotations
@@ -17,6 +22,11 @@ from forgetmem.svm.extended import UNIT
 from forgetmem.svm.margin_inverse import grow, shrink
 from forgetmem.svm.partition import BOUNDED, MARGIN, RESERVE, Statuses
 from forgetmem.svm.pivoting import scores
+
+#: So often all wrong rows are exchanged although their number does not fall.
+_PATIENCE = 3
+#: After so many rounds the walk is given up.
+_ROUNDS = 100
 
 
 @compiled
@@ -108,7 +118,7 @@ def exchange(
     slots: IntArray,
     size: int,
 ) -> tuple[bool, int, float, float]:
-    """Exchange rows until each is in its set, or their number no longer falls.
+    """Exchange rows until each is in its set.
 
     `h` and `alpha` hold the solution of the present partition, and will that of the
     last. Returns whether all rows are in their sets, the size of the margin set, rho
@@ -116,16 +126,19 @@ def exchange(
     """
     slop = 64.0 * UNIT * (largest + abs(rho))
     fewest = n_slots + 1
-    patience = 5
+    patience = 0
     blur = 0.0
-    while True:
+    for _ in range(_ROUNDS):
         wrong = wrong_rows(C, slop, status, alpha, h, n_slots)
+        if len(wrong) == 0:
+            return True, size, rho, blur
         if len(wrong) < fewest:
             fewest = len(wrong)
-        else:
+            patience = _PATIENCE
+        elif patience > 0:
             patience -= 1
-        if len(wrong) == 0 or patience == 0:
-            return len(wrong) == 0, size, rho, blur
+        else:
+            wrong = wrong[:1]
         change = np.zeros(n_slots)
         touched = np.empty(size + len(wrong), dtype=np.int64)
         touched[:size] = slots[:size]
@@ -165,3 +178,4 @@ def exchange(
                 alpha[i] = C if status[i] == BOUNDED else 0.0
         rho -= shift
         blur += 2.0 * UNIT * ((count + 8) * weight + 4.0 * largest)
+    return False, size, rho, blur
