@@ -7,7 +7,9 @@ memory away; the file still holds what was there before.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,6 +84,7 @@ class Collection:
         self._identity: Identity | None = None
         self._root: bytes | None = None
         self._version: Hashable = None
+        _collections.add(self)
 
     @contextmanager
     def reading(self) -> Iterator[tuple[ReadTransaction, NamespaceState]]:
@@ -267,3 +270,22 @@ class Collection:
     def _discard(self) -> None:
         if self._state is not None and (self._state.changed or not len(self._state)):
             self.forget_state()
+
+    def renew(self) -> None:
+        """Begin afresh in a child, if another thread of the parent was at work."""
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
+        else:
+            self.lock, self._state = threading.RLock(), None
+
+
+_collections: weakref.WeakSet[Collection] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for collection in list(_collections):
+        collection.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
+from forgetmem.errors import CorruptStoreError
 from forgetmem.groups import Grouping, GroupWeights, Horizons, PruneHorizon
 from forgetmem.index import VectorTable
 from forgetmem.metadata import Json, load_metadata
@@ -115,24 +116,38 @@ class NamespaceState:
         Returns
         -------
         NamespaceState
+
+        Raises
+        ------
+        CorruptStoreError
+            If the tables do not fit together.
         """
         state = cls(settings, dimension)
+        try:
+            state._read(tx, namespace, dimension)
+        except KeyError as error:
+            raise CorruptStoreError(
+                "a vector or what belongs to it is missing: the file is damaged",
+                table="atom",
+            ) from error
+        return state
+
+    def _read(self, tx: ReadTransaction, namespace: str, dimension: int) -> None:
         keys, vectors = tx.matrix(namespace, dimension)
-        rows = state._add_atoms(keys, vectors)
+        rows = self._add_atoms(keys, vectors)
         atoms = {
             key: (component, part, weight, role)
             for key, component, part, weight, role in tx.atoms(namespace)
         }
         stored = [atoms[key] for key in keys]
-        state._written = dict(zip(rows.tolist(), stored, strict=True))
+        self._written = dict(zip(rows.tolist(), stored, strict=True))
         if len(rows):
             components, parts, weights, roles = zip(*stored, strict=True)
-            state.grouping.restore(rows, list(components), list(parts))
-            state.weights.restore(rows, np.array(weights), np.array(roles))
+            self.grouping.restore(rows, list(components), list(parts))
+            self.weights.restore(rows, np.array(weights), np.array(roles))
         for id, source_id, metadata, key, content in tx.records(namespace):
-            state._enter(id, source_id, metadata, state._row_of[key], content)
-        state.load_horizons(tx, namespace)
-        return state
+            self._enter(id, source_id, metadata, self._row_of[key], content)
+        self.load_horizons(tx, namespace)
 
     def load_horizons(self, tx: ReadTransaction, namespace: str) -> None:
         """Read the horizons of pruned groups, which are no part of the state.

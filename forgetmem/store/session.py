@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from types import ModuleType
@@ -26,7 +27,11 @@ Transaction = TypeVar("Transaction", bound=ReadTransaction)
 #: that it changed to be scrubbed later.
 _TIDY_WAIT = 1.0
 
+#: Seconds that a fork waits for other threads to finish what they do.
+_FORK_WAIT = 10.0
+
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+_held_still: list[threading.RLock] = []
 
 
 class Session:
@@ -331,12 +336,32 @@ def _close(connections: list[Connection]) -> None:
         connections.pop().close()
 
 
+def _hold_still() -> None:
+    """Before a fork, wait until no thread is inside a transaction.
+
+    SQLite notes for the whole process which locks it has on a file, and a child has
+    that note without the locks: it would read while others write.
+    """
+    end = time.monotonic() + _FORK_WAIT
+    for session in list(_sessions):
+        if session.lock.acquire(timeout=max(0.0, end - time.monotonic())):
+            _held_still.append(session.lock)
+
+
+def _go_on() -> None:
+    while _held_still:
+        _held_still.pop().release()
+
+
 def _renew_locks() -> None:  # pragma: no cover - only in a child of a fork
     """Begin afresh in a child: a thread of the parent may have held the locks."""
+    _held_still.clear()
     for session in list(_sessions):
         session.lock = threading.RLock()
         session._tx = None
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch
-    os.register_at_fork(after_in_child=_renew_locks)
+    os.register_at_fork(
+        before=_hold_still, after_in_parent=_go_on, after_in_child=_renew_locks
+    )

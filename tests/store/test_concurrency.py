@@ -16,7 +16,7 @@ import pytest
 from store.making import Item, dump, erase, found_in_files, make_items, put, root
 
 from forgetmem.errors import StoreBusyError, StoreError
-from forgetmem.store import SQLiteStore
+from forgetmem.store import SQLiteStore, session
 from forgetmem.store.connection import Connection
 
 spawning = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
@@ -303,8 +303,9 @@ def test_a_fork_inside_a_transaction_belongs_to_the_parent(path):
 
 
 @needs_fork
-def test_a_fork_while_another_thread_is_at_work(path):
+def test_a_fork_while_another_thread_is_at_work(path, monkeypatch):
     """The child does not wait for a lock that nobody will release."""
+    monkeypatch.setattr(session, "_FORK_WAIT", 0.1)
     with SQLiteStore(path) as store:
         entered, leave = threading.Event(), threading.Event()
 
