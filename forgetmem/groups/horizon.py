@@ -15,17 +15,23 @@ import math
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import numpy as np
 
 from forgetmem.arrays import IntArray
 from forgetmem.distances import dots, squared_distances
+from forgetmem.errors import CorruptStoreError
 from forgetmem.groups.grouping import Grouping
 from forgetmem.groups.weights import GroupWeights
 from forgetmem.index import VectorTable
 
 #: Above all rounding in slacks, norms and angles.
 _MARGIN = 1e-7
+
+
+def _checksum(fields: Mapping[str, object]) -> str:
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,24 @@ class PruneHorizon:
         Returns
         -------
         PruneHorizon
+
+        Raises
+        ------
+        CorruptStoreError
+            If it was changed since: no digest of the memory covers it.
         """
-        return cls(**json.loads(payload))
+        try:
+            fields = json.loads(payload)
+            checksum = fields.pop("checksum")
+            if checksum != _checksum(fields):
+                raise ValueError
+            return cls(**fields)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptStoreError(
+                "a prune certificate does not match its checksum: the file is damaged; "
+                "compact() drops it",
+                table="certificate",
+            ) from error
 
     def to_json(self) -> str:
         """Write a horizon.
@@ -80,10 +102,10 @@ class PruneHorizon:
         Returns
         -------
         str
-            JSON; floats come back exactly.
+            JSON with a checksum; floats come back exactly.
         """
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(fields, sort_keys=True)
+        return json.dumps({**fields, "checksum": _checksum(fields)}, sort_keys=True)
 
     def expired(self, reason: str) -> PruneHorizon:
         """Return this horizon, expired, without anything of the retained vectors.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from toy import WordEmbedder
 
-from forgetmem import ForgettableMemory
+from forgetmem import CorruptStoreError, ForgettableMemory
 
 CENTRE = np.eye(8)[0]
 
@@ -107,3 +109,37 @@ def test_certificate_keeps_nothing_of_a_forgotten_record(tmp_path: Path) -> None
         memory.close()
         path.unlink()
     assert names[0] != names[1]
+
+
+def payloads(path: Path, change: str | None = None) -> list[str]:
+    """Return the stored certificates; overwrite them first if told to."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        if change is not None:
+            file.execute("UPDATE certificate SET payload = ?", (change,))
+        return [row[0] for row in file.execute("SELECT payload FROM certificate")]
+
+
+def test_changed_certificate_is_an_error_and_never_a_promise(tmp_path: Path) -> None:
+    """Its numbers carry a guarantee, so they are not believed once they are changed."""
+    path = tmp_path / "m.fm"
+    with filled(path) as memory:
+        memory.prune()
+        digest = memory.digest()
+    (payload,) = payloads(path)
+    for change in (
+        payload.replace('"used": 0', '"used": 1'),
+        payload.replace('"pruned": ', '"pruned": 1'),
+        payload[:-1],
+        "[]",
+        "{}",
+    ):
+        assert payloads(path, change) != [payload]
+        with opened(path) as memory, pytest.raises(CorruptStoreError, match="compact"):
+            memory.stats()
+    payloads(path, payload)
+    with opened(path) as memory:
+        assert memory.stats()["prune_certificates"][0]["valid"]
+    payloads(path, "[]")
+    with opened(path) as memory:
+        memory.compact()
+        assert memory.digest() == digest
