@@ -26,6 +26,9 @@ from forgetmem.svm.problem import RIDGE_FLOOR, Optimum, Problem
 from forgetmem.svm.refinement import bound_errors, refine, round_off
 from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
 
+#: Steps for each row before a large system is factorised; more if that is of no use.
+_EFFORTS = (1, 60)
+
 
 @dataclass
 class Refined:
@@ -68,11 +71,15 @@ def solve(problem: Problem, alpha: FloatArray | None = None) -> Optimum:
 
 
 def _solve(problem: Problem, alpha: FloatArray | None) -> Optimum:
-    optimum = _start(problem, alpha)
-    feasible = optimum.alpha.copy()
-    large = len(optimum.slots(Role.MARGIN)) > GROWN and not problem.doubtful
-    if large and settle_by_factor(problem, optimum):
-        return optimum
+    for effort in _EFFORTS:
+        optimum = _start(problem, alpha, effort)
+        feasible = optimum.alpha.copy()
+        large = len(optimum.slots(Role.MARGIN)) > GROWN and not problem.doubtful
+        if not large:
+            break
+        if settle_by_factor(problem, optimum):
+            return optimum
+        alpha = feasible
     if large or not _guess(problem, optimum):
         optimum.alpha, optimum.rho = feasible, 0.0
         optimum.status[problem.rows] = _by_value(problem.box, feasible[problem.rows])
@@ -81,8 +88,8 @@ def _solve(problem: Problem, alpha: FloatArray | None) -> Optimum:
     return optimum
 
 
-def _start(problem: Problem, alpha: FloatArray | None) -> Optimum:
-    # A feasible point near the optimum.
+def _start(problem: Problem, alpha: FloatArray | None, effort: int) -> Optimum:
+    # A feasible point near the optimum, after so many steps for each row.
     capacity, rows, box = len(problem.K), problem.rows, problem.box
     inverse = MarginInverse(capacity, reproducible=problem.doubtful)
     status = np.full(capacity, FREE, dtype=np.int8)
@@ -91,7 +98,8 @@ def _start(problem: Problem, alpha: FloatArray | None) -> Optimum:
     values[rows] = 1.0 / len(rows)
     if alpha is not None and np.isfinite(alpha[rows]).all():
         values[rows] = _feasible(alpha[rows], upper)
-    smo(problem.K, problem.ridge, upper, rows, values, h, 1e-5, 60 * len(rows))
+    limit = max(effort * len(rows), 4 * GROWN)
+    smo(problem.K, problem.ridge, upper, rows, values, h, problem.end, 1e-5, limit)
     status[rows] = _by_value(box, values[rows])
     return Optimum(status, values, h, 0.0, inverse)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from forgetmem.arrays import FloatArray
+from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
+from forgetmem.svm.extended import copy_block
 from forgetmem.svm.margin_factor import MarginFactor
 from forgetmem.svm.partition import Role
 from forgetmem.svm.problem import Optimum, Problem
@@ -13,7 +14,7 @@ from forgetmem.svm.refinement import round_off
 from forgetmem.svm.settling import slacks_of_all, worst_slack
 
 #: So many factorisations are tried before the usual way is taken.
-_TURNS = 6
+_TURNS = 4
 
 
 def settle_by_factor(problem: Problem, optimum: Optimum) -> bool:
@@ -33,12 +34,21 @@ def settle_by_factor(problem: Problem, optimum: Optimum) -> bool:
     for _ in range(_TURNS):
         margin = optimum.slots(Role.MARGIN)
         try:
-            factor = MarginFactor(problem.K[np.ix_(margin, margin)], problem.ridge)
+            factor = MarginFactor(_block(problem.K, margin), problem.ridge)
             if _improve(problem, optimum, factor):
                 return _round(problem, optimum, factor)
         except IllConditionedMarginError:
             return False
     return False
+
+
+def _block(K: FloatArray, margin: IntArray) -> FloatArray:
+    # The kernel matrix of the margin samples; K itself, if they are all.
+    if len(margin) == len(K):
+        return K
+    B = np.empty((len(margin), len(margin)))
+    copy_block(K, margin, margin, B)
+    return B
 
 
 def _improve(problem: Problem, optimum: Optimum, factor: MarginFactor) -> bool:

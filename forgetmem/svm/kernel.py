@@ -16,7 +16,7 @@ from forgetmem.distances import dots, dots_into, squared_distances
 from forgetmem.errors import InvalidInputError
 from forgetmem.jit import compiled
 
-#: From so many rows on, exp is applied to the upper triangle only, row by row.
+#: From so many rows on, exp is applied to the upper triangle only, in slabs of rows.
 _LARGE = 256
 
 
@@ -102,7 +102,7 @@ def rbf(gamma: float, squared: FloatArray) -> FloatArray:
     Parameters
     ----------
     gamma : float
-    squared : ndarray of float64, C-contiguous
+    squared : ndarray of float64, with contiguous rows
         Squared distances, infinite where they overflow.
 
     Returns
@@ -241,7 +241,7 @@ def gram(kernel: Kernel, gamma: float, X: FloatArray) -> FloatArray:
         return grams(kernel, gamma, X, np.array([0, n])).reshape(n, n)
     K = np.empty((n, n))
     _all_squares(X, K)
-    for row in range(n):
-        rbf(gamma, K[row, row:])
+    for row in range(0, n, 32):
+        rbf(gamma, K[row : row + 32, row:])
     _mirror(K)
     return K

@@ -15,7 +15,7 @@ from scipy.linalg import lapack
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.svm.extended import noise
-from forgetmem.svm.refinement import advance, base_sums, residual
+from forgetmem.svm.refinement import advance, base_sums, residual, subtract
 
 _LEVEL = 3
 
@@ -36,7 +36,7 @@ class MarginFactor:
     """
 
     def __init__(self, B: FloatArray, ridge: float) -> None:
-        Q = np.array(B, order="F")
+        Q = B.copy().T
         Q[np.diag_indices(len(B))] += ridge
         self._factor, failed = lapack.dpotrf(Q, lower=1, clean=0, overwrite_a=1)
         if failed:
@@ -44,6 +44,7 @@ class MarginFactor:
         self._B, self._ridge = B, ridge
         self._z = self._divide(np.ones(len(B)))
         self._total = float(self._z.sum())
+        self._largest = float(B.diagonal().max()) + ridge
 
     def _divide(self, r: FloatArray) -> FloatArray:
         solution, _ = lapack.dpotrs(self._factor, r, lower=1)
@@ -122,18 +123,20 @@ class MarginFactor:
             step, scale = advance(x, d, _LEVEL)
             if not step < 0.25 * before:
                 raise IllConditionedMarginError(before)
-            if step <= 2.0**-98 * scale:
-                residual(self._B, self._ridge, base, rest, x, _LEVEL, r)
-                return self._error(r[0], len(bounded), x)
+            if step <= 2.0**-70 * scale:
+                slip = subtract(self._B, self._ridge, d, float(self._largest), r)
+                return self._error(r[0], slip, len(bounded), x)
             before = step
 
-    def _error(self, r: FloatArray, n_bounded: int, x: FloatArray) -> FloatArray:
+    def _error(
+        self, r: FloatArray, slip: float, n_bounded: int, x: FloatArray
+    ) -> FloatArray:
         # |d|_2 <= |r| / ridge for r0 = 0, and r0 is spread as z; half the ridge makes
         # up for rounding.
         s = len(x) - 1
         weight = float(np.abs(x).sum()) + 1.0
-        largest = float(self._B.diagonal().max()) + 2.0
-        left = float(np.abs(r).max()) + noise(s + n_bounded, _LEVEL) * largest * weight
+        loss = noise(s + n_bounded, _LEVEL) * (self._largest + 2.0) * weight
+        left = float(np.abs(r).max()) + slip + loss
         error = np.abs(self._z) * (2.0 * left / self._total)
         error += math.sqrt(s) * left / (0.5 * self._ridge)
         spread = float(np.abs(self._z).sum()) + 1.0

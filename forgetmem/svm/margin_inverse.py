@@ -16,7 +16,7 @@ import numpy as np
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.jit import compiled
-from forgetmem.svm.extended import TWOFOLD, accumulate, add, fma, multiply
+from forgetmem.svm.extended import TWOFOLD, accumulate, add, copy_block, fma, multiply
 from forgetmem.svm.margin_factor import MarginFactor
 
 #: Up to this size an inverse is built row by row, in compiled code: the threads of BLAS
@@ -282,7 +282,8 @@ class MarginInverse:
             if s and not grow_all(self.R, self.B, K, ridge, self.margin) > 0.0:
                 raise IllConditionedMarginError(np.inf)
             return
-        B = K[np.ix_(slots, slots)]
+        B = np.empty((s, s))
+        copy_block(K, slots, slots, B)
         self.B[:s, :s] = B
         inverse = None if pivoted else _by_factor(B, ridge)
         if inverse is None:

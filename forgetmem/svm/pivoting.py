@@ -69,51 +69,59 @@ def smo(
     rows: IntArray,
     alpha: FloatArray,
     h: FloatArray,
+    end: int,
     fraction: float,
     limit: int,
 ) -> None:
-    """Lower the objective pair by pair until the spread of `h` is this `fraction`."""
-    n_slots = len(h)
-    h[:] = 0.0
-    scores(K, rows, alpha[rows], n_slots, h)
+    """Lower the objective pair by pair until the spread of `h` is this `fraction`.
+
+    `h` becomes ``Q alpha``, and infinite in the slots below `end` without a row.
+    """
+    h[:end] = np.inf
+    h[rows] = ridge * alpha[rows]
+    scores(K, rows, alpha[rows], end, h)
+    diagonal = np.empty(end)
+    for i in range(end):
+        diagonal[i] = K[i, i]
+    up = -1
+    low = np.inf
+    high = -np.inf
     for i in rows:
-        h[i] += ridge * alpha[i]
-    goal = -1.0
+        if alpha[i] < upper and h[i] < low:
+            up, low = i, h[i]
+        if alpha[i] > 0.0 and h[i] > high:
+            high = h[i]
+    goal = max(fraction * (high - low), 2.0**-46 * abs(high))
     for _ in range(limit):
+        if up < 0 or not high - low > goal:
+            return
+        line = K[up]
+        base = diagonal[up] + 2.0 * ridge
+        down = -1
+        best = 0.0
+        bend = 1.0
+        for i in range(end):
+            gain = h[i] - low
+            if gain > 0.0 and alpha[i] > 0.0:
+                curve = max(base + diagonal[i] - 2.0 * line[i], 1e-300)
+                if gain * gain * bend > best * curve:
+                    down, best, bend = i, gain * gain, curve
+        step = min((h[down] - low) / bend, min(upper - alpha[up], alpha[down]))
+        alpha[up] = upper if step == upper - alpha[up] else alpha[up] + step
+        alpha[down] = 0.0 if step == alpha[down] else alpha[down] - step
+        h[up] += ridge * step
+        h[down] -= ridge * step
+        other = K[down]
         up = -1
         low = np.inf
         high = -np.inf
-        for i in rows:
-            if alpha[i] < upper and h[i] < low:
-                up, low = i, h[i]
-            if alpha[i] > 0.0 and h[i] > high:
-                high = h[i]
-        if up < 0 or not high > low:
-            return
-        if goal < 0.0:
-            goal = max(fraction * (high - low), 2.0**-46 * abs(high))
-        if high - low <= goal:
-            return
-        down = -1
-        best = 0.0
-        line = K[up]
-        for i in rows:
-            gain = h[i] - low
-            if alpha[i] > 0.0 and gain > 0.0:
-                curve = line[up] + K[i, i] - 2.0 * line[i] + 2.0 * ridge
-                gain = gain * gain / max(curve, 1e-300)
-                if gain > best:
-                    down, best = i, gain
-        curve = line[up] + K[down, down] - 2.0 * line[down] + 2.0 * ridge
-        step = (h[down] - low) / max(curve, 1e-300)
-        step = min(step, min(upper - alpha[up], alpha[down]))
-        alpha[up] = upper if step == upper - alpha[up] else alpha[up] + step
-        alpha[down] = 0.0 if step == alpha[down] else alpha[down] - step
-        other = K[down]
-        for i in range(n_slots):
-            h[i] += step * (line[i] - other[i])
-        h[up] += ridge * step
-        h[down] -= ridge * step
+        for i in range(end):
+            value = h[i] + step * (line[i] - other[i])
+            h[i] = value
+            if value < low and alpha[i] < upper:
+                up, low = i, value
+            if value > high and alpha[i] > 0.0:
+                high = value
 
 
 @compiled

@@ -101,10 +101,10 @@ def advance(x: FloatArray, d: FloatArray, level: int) -> tuple[float, float]:
 
 
 @compiled
-def _subtract(
+def subtract(
     B: FloatArray, ridge: float, d: FloatArray, largest: float, r: FloatArray
 ) -> float:
-    # r -= M d in float64; returns a bound on the rounding error.
+    """Take ``M d`` from `r` in float64; returns a bound on the rounding error."""
     s = len(d) - 1
     y = np.zeros(s)
     multiply(B, d[1:], y)
@@ -187,7 +187,7 @@ def refine(
             size = 0.0
             for i in range(s + 1):
                 size = max(size, abs(r[0, i]))
-            slip = _subtract(B, ridge, d, largest, r)
+            slip = subtract(B, ridge, d, largest, r)
             for i in range(s + 1):
                 left = max(left, abs(r[0, i]))
             rate = left / size if size > 0.0 else 0.0
