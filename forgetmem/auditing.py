@@ -344,7 +344,9 @@ def _optimal(state: NamespaceState) -> tuple[Check, tuple[GroupCertificate, ...]
     for rows in groups:
         single[rows] = False
     alone = state.weights.weight[single]
-    right = worst <= KKT_TOLERANCE and bool((alone == _weight_alone(state)).all())
+    largest = 1.0 + state.settings.ridge  # entry of the matrix: its rounding's unit
+    right = worst <= KKT_TOLERANCE * largest
+    right = right and bool((alone == _weight_alone(state)).all())
     return (
         Check(
             name="optimality",
