@@ -11,12 +11,12 @@ a* and D = a - a*, optimality gives::
     D'QD <= D'g = D'(g - rho 1) <= D'r
 
 because the sums are equal, D_i <= 0 on reserve and D_i >= 0 on bounded samples. So
-``|D|_Q <= |r| / sqrt(m)`` and ``|D| <= |r| / m``, m being the smallest eigenvalue of Q
-on the samples where D can differ from 0. It is at least the ridge; and once a sample's
-condition is known to hold strictly at the optimum too, its D is 0, and a Cholesky
-factorisation of a shifted matrix can prove a larger m for the others [1]_. A score
-changes by at most ``|D|_Q`` times the length of the query in feature space, which is 1
-for the RBF kernel.
+``|D|_Q <= sqrt(r' Q^-1 r) <= |r| / sqrt(m)`` and ``|D| <= |D|_Q / sqrt(m)``, all on the
+samples where D can differ from 0, and m being the smallest eigenvalue of Q there. It is
+at least the ridge; and once a sample's condition is known to hold strictly at the
+optimum too, its D is 0, and a Cholesky factorisation of a shifted matrix can prove a
+larger m for the others [1]_. A score changes by at most ``|D|_Q`` times the length of
+the query in feature space, which is 1 for the RBF kernel.
 
 References
 ----------
@@ -122,17 +122,19 @@ class _Point:
 
     def _balance(self) -> None:
         # Give what is missing from the sum to coefficients that have room, first to
-        # those inside the box.
-        upper = min(self.box.C, 1.0)
-        inside = (self.high > 0.0) & (self.high < upper)
-        for among in (inside, np.ones(len(self.high), dtype=np.bool_)):
-            missing = self._missing()
-            value = self.high + self.low
-            room = np.where(among, value if missing < 0.0 else upper - value, 0.0)
-            total = float(room.sum())
-            if missing != 0.0 and total > 0.0:
-                self.low += missing * (room / max(total, abs(missing)))
-                return  # what rounding leaves must not lift a reserve sample off 0
+        # those inside the box: a bound that is only rounded must not be left.
+        inside = (self.high > 0.0) & (self.high < min(self.box.C, 1.0))
+        if not self._spread(inside):
+            self._spread(np.ones(len(self.high), dtype=np.bool_))
+
+    def _spread(self, among: BoolArray) -> bool:
+        missing, value = self._missing(), self.high + self.low
+        room = value if missing < 0.0 else min(self.box.C, 1.0) - value
+        room = np.where(among, room, 0.0)
+        total = float(room.sum())
+        if missing != 0.0 and total > 0.0:
+            self.low += missing * (room / max(total, abs(missing)))
+        return total >= abs(missing)
 
     def _find_slacks(self, rest: float) -> None:
         # h = Q a - rho for the rho in the middle of the margin, and its error.
@@ -158,11 +160,10 @@ class _Point:
         self.slip: FloatArray = 8.0 * UNIT * np.abs(self.h) + noise
 
     def residual(self) -> FloatArray:
-        # Bound on what each sample violates its condition by.
-        violation = np.where(self.margin, np.abs(self.h), 0.0)
-        violation = np.where(self.reserve, np.maximum(-self.h, 0.0), violation)
-        violation = np.where(self.bounded, np.maximum(self.h, 0.0), violation)
-        return (violation + self.slip) * _UP
+        # What each sample violates its condition by, up to `slip`.
+        r = np.where(self.margin, self.h, 0.0)
+        r = np.where(self.reserve, np.minimum(self.h, 0.0), r)
+        return np.where(self.bounded, np.maximum(self.h, 0.0), r)
 
     def gap(self) -> float:
         # a'h - min b'h over feasible b; rho drops out, as both sum to 1.
@@ -202,52 +203,77 @@ class _Point:
         return bool((value <= reach).any() or (self.box.C - value <= reach).any())
 
 
+class _Block:
+    # Q on the samples at which the optimum can differ, and its factor.
+
+    def __init__(self, point: _Point, among: IntArray) -> None:
+        self.size = len(among)
+        self.largest = point.largest
+        self.Q = np.asfortranarray(point.K[np.ix_(among, among)])
+        self.Q[np.diag_indices(self.size)] += point.ridge
+        self.factor, failed = lapack.dpotrf(self.Q, lower=1)
+        self.failed = bool(failed)
+
+    def divide(self, r: FloatArray) -> FloatArray:
+        return np.asarray(lapack.dpotrs(self.factor, r, lower=1)[0], dtype=np.float64)
+
+    def proved(self) -> float:
+        # A lower bound on the smallest eigenvalue: found by inverse iteration, proved
+        # by the factorisation of a shifted matrix.
+        if self.failed:
+            return 0.0
+        v = 1.0 / (1.0 + np.arange(self.size))
+        for _ in range(4):
+            v = self.divide(v / np.linalg.norm(v))
+        estimate = 1.0 / float(np.linalg.norm(v))
+        error = 4.0 * (self.size + 4.0) * UNIT * float(self.Q.trace())
+        for share in (0.9, 0.5, 0.1):
+            shifted = self.Q.copy(order="F")
+            shifted[np.diag_indices(self.size)] -= share * estimate
+            if not lapack.dpotrf(shifted, lower=1)[1]:
+                return max(share * estimate - error, 0.0)
+        return 0.0
+
+    def length(self, r: FloatArray, least: float) -> float:
+        # An upper bound on the square root of r' Q^-1 r: with any z it is at most
+        # r'z + |r - Qz| |r| / least.
+        if self.failed:
+            return math.inf
+        z = self.divide(r)
+        rounding = 2.0 * (self.size + 4.0) * UNIT * self.largest
+        off = _norm(r - self.Q @ z) + math.sqrt(self.size) * rounding * np.abs(z).sum()
+        terms = r * z
+        value = math.fsum(terms.tolist()) + 4.0 * UNIT * float(np.abs(terms).sum())
+        return math.sqrt(max(value + float(off) * _norm(r) / least, 0.0)) * _UP
+
+
+def _norm(v: FloatArray) -> float:
+    return math.sqrt(math.fsum((v**2).tolist())) * _UP
+
+
 def _certify(point: _Point) -> Certificate:
-    residual = point.residual()
-    norm = math.sqrt(math.fsum((residual**2).tolist())) * _UP
+    r = point.residual()
+    norm = _norm(np.abs(r) + point.slip)
     least = point.granted()
-    loose = np.ones(len(residual), dtype=np.bool_)
+    ball = norm / math.sqrt(least) * _UP if least > 0.0 else math.inf
+    sphere = norm / least * _UP if least > 0.0 else math.inf
     for _ in range(2):
-        ball, sphere = _radii(norm, least)
         loose = point.loose(ball, sphere)
         among = np.flatnonzero(loose | point.margin)
-        least = max(least, _proved(point.K, point.ridge, among))
-    ball, sphere = _radii(norm, least)
+        block = _Block(point, among)
+        least = max(least, block.proved())
+        if least > 0.0:
+            root = math.sqrt(least)
+            slip = _norm(point.slip[among])
+            ball = min(ball, norm / root, block.length(r[among], least) + slip / root)
+            sphere = min(sphere, ball / root)
     gap = point.gap()
     shift = point.moved * math.sqrt(point.largest)
     return Certificate(
-        kkt_residual=float(residual.max()),
+        kkt_residual=float((np.abs(r) + point.slip).max()) * _UP,
         duality_gap=gap,
         bound=(math.sqrt(gap) + shift) * _UP,
         sharp_bound=(ball + shift) * _UP,
         coef_bound=(sphere + point.moved) * _UP,
         tied=bool(loose.any()) or point.tied(sphere),
     )
-
-
-def _radii(norm: float, least: float) -> tuple[float, float]:
-    if least <= 0.0:
-        return math.inf, math.inf
-    return norm / math.sqrt(least) * _UP, norm / least * _UP
-
-
-def _proved(K: FloatArray, ridge: float, among: IntArray) -> float:
-    # A lower bound on the smallest eigenvalue of Q on some samples: found by inverse
-    # iteration, proved by the factorisation of a shifted matrix.
-    s = len(among)
-    Q = np.asfortranarray(K[np.ix_(among, among)])
-    Q[np.diag_indices(s)] += ridge
-    factor, failed = lapack.dpotrf(Q, lower=1)
-    if failed or not s:
-        return 0.0
-    v = 1.0 / (1.0 + np.arange(s))
-    for _ in range(4):
-        v, _info = lapack.dpotrs(factor, v / np.linalg.norm(v), lower=1)
-    estimate = 1.0 / float(np.linalg.norm(v))
-    error = 4.0 * (s + 4.0) * UNIT * float(Q.trace())
-    for share in (0.9, 0.5, 0.1):
-        shifted = Q.copy(order="F")
-        shifted[np.diag_indices(s)] -= share * estimate
-        if not lapack.dpotrf(shifted, lower=1)[1]:
-            return max(share * estimate - error, 0.0)
-    return 0.0

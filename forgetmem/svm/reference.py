@@ -1,6 +1,6 @@
 """Slow and exact: the optimum in rational numbers, the truth that tests compare with.
 
-A primal active set like the one in `active_set`, in Python's fractions, on plain lists.
+A primal active set like the one in `active_set`, but in whole numbers, on plain lists.
 It shares no code with the fast path and needs no tolerance: ties are ties.
 """
 
@@ -13,6 +13,7 @@ from forgetmem.arrays import FloatArray
 from forgetmem.errors import IllConditionedMarginError
 
 Vector = list[Fraction]
+_ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -61,31 +62,42 @@ def solve_exactly(
     O(n_samples**4) operations on numbers of thousands of digits: for some 40 samples.
     """
     n = len(K)
-    Q = [[Fraction(value) for value in row] for row in K.tolist()]
-    for i in range(n):
-        Q[i][i] += Fraction(ridge)
+    Q, unit = _whole(K, ridge)
     alpha = _feasible(n, C, start)
     state = [2 if a == C else 1 if a > 0 else 0 for a in alpha]
     while True:
         margin = [i for i in range(n) if state[i] == 1]
-        if margin:
-            target, rho = _equality(Q, C, state, margin)
-            if _advance(alpha, state, margin, target, C):
-                continue
-        g = [sum((q * a for q, a in zip(row, alpha, strict=True)), _ZERO) for row in Q]
+        bounded = [i for i in range(n) if state[i] == 2]
+        push = [C.numerator * sum(row[b] for b in bounded) for row in Q]
+        target, level, scale = _equality(Q, C, margin, len(bounded), push)
+        found = [Fraction(x, scale * C.denominator) for x in target]
+        if _advance(alpha, state, margin, found, C):
+            continue
+        # g and rho times C.denominator * scale * unit are whole numbers.
+        g = [
+            scale * p + sum(row[j] * x for j, x in zip(margin, target, strict=True))
+            for row, p in zip(Q, push, strict=True)
+        ]
         if not margin:
-            rho = max(g[i] for i in range(n) if state[i] == 2)
-        wrong = [rho - g[i] if state[i] == 0 else g[i] - rho for i in range(n)]
-        wrong = [w if state[i] != 1 else _ZERO for i, w in enumerate(wrong)]
+            level = max(g[i] for i in bounded)
+        excess = [value - level for value in g]
+        wrong = [e * (-1, 0, 1)[s] for e, s in zip(excess, state, strict=True)]
         worst = max(range(n), key=wrong.__getitem__)
         if wrong[worst] <= 0:
+            rho = Fraction(level, scale * C.denominator * unit)
             return Exact(alpha, rho, state)
         if not margin:
-            state[g.index(rho)] = 1
+            state[g.index(level)] = 1
         state[worst] = 1
 
 
-_ZERO = Fraction(0)
+def _whole(K: FloatArray, ridge: float) -> tuple[list[list[int]], int]:
+    # Q as whole numbers, and what they are multiples of the reciprocal of.
+    rows = [[Fraction(value) for value in row] for row in K.tolist()]
+    for i, row in enumerate(rows):
+        row[i] += Fraction(ridge)
+    unit = max(value.denominator for row in rows for value in row)
+    return [[int(value * unit) for value in row] for row in rows], unit
 
 
 def _feasible(n: int, C: Fraction, start: FloatArray | None) -> Vector:
@@ -101,57 +113,44 @@ def _feasible(n: int, C: Fraction, start: FloatArray | None) -> Vector:
 
 
 def _equality(
-    Q: list[Vector], C: Fraction, state: list[int], margin: list[int]
-) -> tuple[Vector, Fraction]:
-    # The minimum over the margin coefficients, the others at their bounds.
-    bounded = [i for i, s in enumerate(state) if s == 2]
-    rows = [
-        [Q[i][j] for j in margin]
-        + [Fraction(-1), -C * sum((Q[i][b] for b in bounded), _ZERO)]
-        for i in margin
-    ]
-    rows.append([Fraction(1)] * len(margin) + [_ZERO, 1 - len(bounded) * C])
-    solution = _eliminate(rows)
-    return solution[:-1], solution[-1]
+    Q: list[list[int]], C: Fraction, margin: list[int], n_bounded: int, push: list[int]
+) -> tuple[list[int], int, int]:
+    # The minimum over the margin coefficients, the others at their bounds; times
+    # C.denominator, and as whole numbers over the last value.
+    if not margin:
+        return [], 0, 1
+    rows = [[*(Q[i][j] for j in margin), -1, -push[i]] for i in margin]
+    total = C.denominator - n_bounded * C.numerator
+    rows.append([*(1 for _ in margin), 0, total])
+    *target, level, scale = _eliminate(rows)
+    return target, level, scale
 
 
-def _eliminate(rows: list[Vector]) -> Vector:
-    # Bareiss' elimination without fractions, then back substitution.
-    whole = []
-    for row in rows:
-        scale = 1
-        for value in row:
-            scale = max(scale, value.denominator)
-        if any(scale % value.denominator for value in row):
-            for value in row:
-                scale *= value.denominator // _gcd(scale, value.denominator)
-        whole.append([int(value * scale) for value in row])
-    n = len(whole)
+def _eliminate(rows: list[list[int]]) -> list[int]:
+    # Bareiss' elimination, in which every division is exact. The solution over the
+    # determinant, made positive, which comes last.
+    n = len(rows)
     before = 1
     for k in range(n):
-        pivot = next((i for i in range(k, n) if whole[i][k]), None)
+        pivot = next((i for i in range(k, n) if rows[i][k]), None)
         if pivot is None:
             raise IllConditionedMarginError(float("inf"))
-        whole[k], whole[pivot] = whole[pivot], whole[k]
-        top = whole[k]
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        top = rows[k]
         for i in range(k + 1, n):
-            line, factor = whole[i], whole[i][k]
-            whole[i] = [0] * (k + 1) + [
+            line, factor = rows[i], rows[i][k]
+            rows[i] = [0] * (k + 1) + [
                 (top[k] * line[j] - factor * top[j]) // before
                 for j in range(k + 1, n + 1)
             ]
         before = top[k]
-    solution = [_ZERO] * n
+    solution = [0] * n
     for k in reversed(range(n)):
-        known = sum((whole[k][j] * solution[j] for j in range(k + 1, n)), _ZERO)
-        solution[k] = (whole[k][n] - known) / whole[k][k]
-    return solution
-
-
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
+        line = rows[k]
+        known = sum(line[j] * solution[j] for j in range(k + 1, n))
+        solution[k] = (line[n] * before - known) // line[k]
+    sign = 1 if before > 0 else -1
+    return [sign * x for x in (*solution, before)]
 
 
 def _advance(
@@ -165,7 +164,7 @@ def _advance(
         elif x >= C and alpha[i] < x:
             t = min(t, (C - alpha[i]) / (x - alpha[i]))
     for i, x in zip(margin, target, strict=True):
-        alpha[i] += t * (x - alpha[i])
+        alpha[i] = x if t == 1 else alpha[i] + t * (x - alpha[i])
     met = [i for i in margin if alpha[i] <= 0 or alpha[i] >= C]
     for i in met:
         state[i] = 0 if alpha[i] <= 0 else 2

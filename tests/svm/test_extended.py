@@ -122,10 +122,12 @@ def test_refinement_ends_within_its_error_bound(level: int) -> None:
     R = np.linalg.inv(np.array(M))
     rate, left, x = refined(R, level)
     assert rate < 1e-12
-    rows = [[Fraction(m) for m in row] for row in M]
-    for row, b in zip(rows, [0.75, 0.0, 0.0, 0.0], strict=True):
-        row.append(Fraction(b))
-    exact = _eliminate([rows[1], rows[2], rows[3], rows[0]])
+    unit = 2**60
+    rows = [[int(Fraction(m) * unit) for m in row] for row in M]
+    for row, b in zip(rows, [3, 0, 0, 0], strict=True):
+        row.append(b * unit // 4)
+    *whole, determinant = _eliminate([rows[1], rows[2], rows[3], rows[0]])
+    exact = [Fraction(x, determinant) for x in whole]
     error, crude = np.empty(4), np.empty(4)
     bound_errors(R, left, level, x, True, error)
     bound_errors(R, left, level, x, False, crude)
