@@ -272,3 +272,29 @@ def test_store_in_ram_says_that_it_is_not_persisted(tmp_path: Path) -> None:
         store.persist(str(tmp_path / "x.json"))
         store.close()
     assert [file.name for file in tmp_path.glob("x.json*")] == []
+
+
+def test_folder_of_another_index_is_not_written_over(
+    index: VectorStoreIndex,
+    store: ForgetmemVectorStore,
+    embed_model: BaseEmbedding,
+    tmp_path: Path,
+) -> None:
+    """An index made from the store alone has no documents: persisting it would lose."""
+    folder = tmp_path / "storage"
+    index.storage_context.persist(folder)
+    before = everything(folder)
+    bare = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    for id in ("doc-secret", "nope"):
+        with pytest.raises(ValueError, match="would be lost"):
+            forget_document(bare, id, persist_dir=folder)
+    assert everything(folder) == before
+    assert store.list_ids(ref_doc_id="doc-secret")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ValueError, match="no folder"):
+        forget_document(index, "doc-secret", persist_dir=file)
+    with pytest.raises(ValueError, match="non-empty"):
+        forget_document(index, "")
+    assert store.list_ids(ref_doc_id="doc-secret")
+    assert forget_document(index, "doc-secret", persist_dir=folder).forgotten == 1

@@ -9,10 +9,12 @@ persisted, and `refresh_ref_docs` never adds the document again.
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 from llama_index.core.indices.vector_store.base import VectorStoreIndex
 from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.storage.index_store import SimpleIndexStore
 from llama_index.vector_stores.forgetmem.base import ForgetmemVectorStore
 
 from forgetmem import ForgetProof, InvalidInputError, Verdict
@@ -51,9 +53,15 @@ def forget_document(
     Raises
     ------
     InvalidInputError
-        If the index is over another vector store.
+        If the index is over another vector store, the id is no string or empty, or
+        the folder cannot be written or holds an index that this one was not
+        loaded with: it would be lost. Nothing was forgotten.
     """
     store = _store_of(index)
+    if not isinstance(ref_doc_id, str) or not ref_doc_id:
+        raise InvalidInputError("expected the id of a document as a non-empty str")
+    if persist_dir is not None:
+        _check_folder(index, Path(persist_dir))
     node_ids = set(store.list_ids(ref_doc_id=ref_doc_id))
     removed = _forget_in_docstore(index.docstore, ref_doc_id, node_ids)
     struct = index.index_struct
@@ -89,6 +97,8 @@ def verify_document(
     Parameters
     ----------
     index : VectorStoreIndex
+        Freshly loaded from its folder, if the folder is what is to be checked: only
+        the document store in hand is looked at.
     proof : ForgetProof, str or Path
     key : bytes, str or Path, optional
         The proof's key, or its file; without it the ids cannot be compared.
@@ -98,12 +108,7 @@ def verify_document(
     Verdict
         Not ok if the vector store's part fails, or the document store has an id again.
     """
-    docstore = index.docstore
-    names = {
-        *docstore.docs,
-        *(docstore.get_all_ref_doc_info() or {}),
-        *docstore.get_all_document_hashes().values(),
-    }
+    names = _names(index.docstore)
     return _store_of(index).verify(proof, key, elsewhere={SYSTEM: names})
 
 
@@ -124,6 +129,37 @@ def _store_of(index: VectorStoreIndex) -> ForgetmemVectorStore:
             f"{type(store).__name__}"
         )
     return store
+
+
+def _check_folder(index: VectorStoreIndex, folder: Path) -> None:
+    """Refuse to write over what the index in hand does not hold."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{folder.name} is no folder that can be made: {error.strerror}"
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise InvalidInputError(f"the folder {folder.name} cannot be written")
+    if not (folder / "index_store.json").exists():
+        return
+    stored = SimpleIndexStore.from_persist_dir(str(folder)).index_structs()
+    held = index.storage_context.index_store.index_structs()
+    unknown = {one.index_id for one in stored} - {one.index_id for one in held}
+    if unknown:
+        raise InvalidInputError(
+            f"the folder {folder.name} holds {len(unknown)} indexes that this one was "
+            "not loaded with, and they and their documents would be lost; load it with "
+            "load_index_from_storage first. Nothing was forgotten"
+        )
+
+
+def _names(docstore: BaseDocumentStore) -> set[str]:
+    return {
+        *docstore.docs,
+        *(docstore.get_all_ref_doc_info() or {}),
+        *docstore.get_all_document_hashes().values(),
+    }
 
 
 def _forget_in_docstore(
