@@ -62,12 +62,14 @@ def solve(problem: Problem, alpha: FloatArray | None = None) -> Optimum:
     -------
     Optimum
     """
-    floor = RIDGE_FLOOR * problem.largest
+    floor = RIDGE_FLOOR * (problem.largest or 1.0)
     while True:
         try:
             return _solve(problem, alpha)
         except IllConditionedMarginError:
-            problem = replace(problem, ridge=max(floor, 16.0 * problem.ridge))
+            ridge = max(floor, 16.0 * problem.ridge)
+            largest = problem.largest + ridge
+            problem = replace(problem, ridge=ridge, largest=largest)
 
 
 def _solve(problem: Problem, alpha: FloatArray | None) -> Optimum:

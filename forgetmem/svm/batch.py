@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 from forgetmem.arrays import BoolArray, FloatArray, IntArray, as_matrix, as_vector
 from forgetmem.jit import compiled
 from forgetmem.svm.certificate import Certificate, certify
-from forgetmem.svm.kernel import check_lengths, gram, grams
+from forgetmem.svm.kernel import check_lengths, grams
 from forgetmem.svm.margin_inverse import grow_all
 from forgetmem.svm.one_class import OneClassSVM, weights
 from forgetmem.svm.partition import BOUNDED, Statuses
 from forgetmem.svm.pivoting import DONE, members, pivot
 from forgetmem.svm.problem import RIDGE_FLOOR
+from forgetmem.svm.samples import Samples
 from forgetmem.svm.settling import settle
 
 #: A problem with more rows is solved on its own.
@@ -173,7 +174,7 @@ def _solve_many(
         largest = 0.0
         for i in range(n):
             largest = max(largest, K[i, i] + ridge)
-        if ridge < floor * largest:
+        if ridge < floor * largest or not 2.0**-39 < largest < 2.0**39:
             continue
         R = np.zeros((n + 1, n + 1))
         B = np.zeros((n, n))
@@ -238,5 +239,6 @@ def solution_certificate(
     rows = as_matrix(X)
     check_lengths(settings.kernel, rows)
     alpha = np.ascontiguousarray(as_vector(dual_coef, len(rows)))
-    K = gram(settings.kernel, settings.gamma, rows)
-    return certify(K, alpha, settings.ridge, settings.box)
+    samples = Samples(settings.kernel, settings.gamma, settings.ridge, rows)
+    found = certify(samples.K, alpha, samples.ridge, settings.box)
+    return found.scaled(samples.scale)

@@ -26,7 +26,7 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import lapack
@@ -69,6 +69,31 @@ class Certificate:
     sharp_bound: float
     coef_bound: float
     tied: bool
+
+    def scaled(self, scale: int) -> Certificate:
+        """Return the certificate of the problem whose Q is ``2**scale`` times as large.
+
+        Parameters
+        ----------
+        scale : int
+            Even.
+
+        Returns
+        -------
+        Certificate
+        """
+        return replace(
+            self,
+            kkt_residual=_times(self.kkt_residual, scale),
+            duality_gap=_times(self.duality_gap, scale),
+            bound=_times(self.bound, scale // 2),
+            sharp_bound=_times(self.sharp_bound, scale // 2),
+        )
+
+
+def _times(value: float, exponent: int) -> float:
+    # value * 2**exponent, rounded up where it would be lost.
+    return math.nextafter(math.ldexp(value, exponent), math.inf) if exponent else value
 
 
 def certify(K: FloatArray, alpha: FloatArray, ridge: float, box: Box) -> Certificate:

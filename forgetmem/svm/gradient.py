@@ -9,6 +9,7 @@ nothing is solved again.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,7 @@ def sensitivities(svm: OneClassSVM) -> Sensitivities:
     size = 0 if optimum is None else optimum.inverse.size
     if optimum is not None and optimum.inverse.worn:
         margin = optimum.inverse.margin.copy()
-        optimum.inverse.rebuild(samples.K, svm.ridge, margin)
+        optimum.inverse.rebuild(samples.K, samples.ridge, margin)
     margin = np.zeros(0, dtype=np.int64)
     inverse = np.zeros((1, 1))
     if optimum is not None and size:
@@ -86,4 +87,7 @@ def sensitivities(svm: OneClassSVM) -> Sensitivities:
         row_of[samples.slots] = np.arange(len(samples.slots))
         margin = row_of[optimum.inverse.margin]
         inverse = optimum.inverse.R[: size + 1, : size + 1].copy()
+        if samples.scale:
+            inverse[1:, 1:] = np.ldexp(inverse[1:, 1:], -samples.scale)
+            inverse[0, 0] = math.ldexp(inverse[0, 0], samples.scale)
     return Sensitivities(svm.n_samples, margin, inverse)

@@ -8,6 +8,7 @@ rows alone: it is symmetric bit for bit, and does not know the order of the rows
 from __future__ import annotations
 
 import enum
+import math
 
 import numpy as np
 
@@ -18,6 +19,10 @@ from forgetmem.jit import compiled
 
 #: From so many rows on, exp is applied to the upper triangle only, in slabs of rows.
 _LARGE = 256
+
+
+#: An exponent of the largest entry of Q up to this, either way, is left as it is.
+_BALANCED = 40
 
 
 class Kernel(enum.Enum):
@@ -72,6 +77,23 @@ def check_lengths(kernel: Kernel, X: FloatArray) -> None:
             "expected rows with entries up to 2**250 for the linear kernel; "
             "scale them down"
         )
+
+
+def scale_of(largest: float) -> int:
+    """Exponent of the power of 2 by which a badly scaled problem is divided.
+
+    Parameters
+    ----------
+    largest : float
+        Largest entry of Q in absolute value.
+
+    Returns
+    -------
+    int
+        Even, so that its square root is a power of 2 too; 0 if nothing need be done.
+    """
+    _, exponent = math.frexp(largest)
+    return 0 if abs(exponent) <= _BALANCED else exponent - exponent % 2
 
 
 def kernel_row(

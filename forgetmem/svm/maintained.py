@@ -7,6 +7,7 @@ the way could show in the result. The numbers are the same each time.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -52,8 +53,9 @@ class Maintained:
         X: FloatArray,
         start: FloatArray | None = None,
     ) -> None:
-        self._ridge, self._box = ridge, box
-        self.samples = Samples(kernel, gamma, X)
+        self._box = box
+        self._settings = kernel, gamma, ridge
+        self.samples = Samples(kernel, gamma, ridge, X)
         self.optimum: Optimum | None = None
         self.rescues = 0
         if box.feasible(len(X)):
@@ -72,7 +74,7 @@ class Maintained:
         """``Q alpha`` on the margin; by convention 1/n in the warm-up."""
         if self.optimum is None:
             return 1.0 / max(len(self.samples.slots), 1)
-        return self.optimum.rho
+        return math.ldexp(self.optimum.rho, self.samples.scale)
 
     @property
     def partition(self) -> Statuses:
@@ -120,9 +122,9 @@ class Maintained:
             samples.K,
             samples.slots,
             samples.end,
-            self._ridge,
+            samples.ridge,
             self._box,
-            samples.largest + self._ridge,
+            samples.largest,
         )
 
     def _walkable(self, n_changed: int, n_after: int) -> Optimum | None:
@@ -136,6 +138,9 @@ class Maintained:
         if not self._box.feasible(len(self.samples.slots)):
             self.optimum = None
             return
+        if not self.samples.balanced:
+            self.samples = Samples(*self._settings, self.samples.rows)
+            optimum = None
         if optimum is None:
             self._solve(None)
             return

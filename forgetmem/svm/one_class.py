@@ -16,6 +16,8 @@ from forgetmem.svm.kernel import as_kernel, check_lengths, kernel_row
 from forgetmem.svm.maintained import Maintained
 from forgetmem.svm.partition import Box, Role, Statuses
 
+_LARGEST_RIDGE = 2.0**500
+
 
 def positive(name: str, value: object, *, zero: bool = False) -> float:
     """Return a setting as a float, if it is a finite positive number.
@@ -109,6 +111,8 @@ class OneClassSVM:
         self.gamma = positive("gamma", gamma)
         self.C = positive("C", C)
         self.ridge = positive("ridge", ridge, zero=True)
+        if self.ridge > _LARGEST_RIDGE:
+            raise InvalidInputError(f"expected ridge to be at most 2**500, got {ridge}")
         self.kernel = as_kernel(kernel)
         self.box = Box(self.C)
         self._dimension: int | None = None
@@ -337,7 +341,8 @@ class OneClassSVM:
         """
         samples = self._maintained.samples
         K = np.ascontiguousarray(samples.K[np.ix_(samples.slots, samples.slots)])
-        return certify(K, self.dual_coef_, self.ridge, self.box)
+        found = certify(K, self.dual_coef_, samples.ridge, self.box)
+        return found.scaled(samples.scale)
 
 
 def weights(alpha: FloatArray, rho: float) -> FloatArray:

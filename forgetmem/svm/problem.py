@@ -48,7 +48,7 @@ class Problem:
     @property
     def doubtful(self) -> bool:
         """Whether the ridge may be lost in the rounding of K."""
-        return self.ridge < RIDGE_FLOOR * self.largest
+        return not self.ridge > RIDGE_FLOOR * self.largest
 
 
 @dataclass

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
-from forgetmem.svm.kernel import Kernel, gram, kernel_row
+from forgetmem.svm.kernel import Kernel, gram, kernel_row, scale_of
 
 
 class Samples:
@@ -15,6 +17,7 @@ class Samples:
     ----------
     kernel : Kernel
     gamma : float
+    ridge : float
     X : ndarray of shape (n_samples, n_features), float64, C-contiguous
         They take the first slots, in this order.
 
@@ -23,23 +26,44 @@ class Samples:
     X : ndarray of shape (capacity, n_features), float64
         By slot; zeros in a free one.
     K : ndarray of shape (capacity, capacity), float64
-        By slot; zeros in the line and column of a free one.
+        Kernel values over ``2**scale`` by slot; zeros in the line and column of a free
+        one.
+    ridge : float
+        The ridge over ``2**scale``.
+    scale : int
+        Not 0 only for the linear kernel, and for a huge ridge.
     slots : ndarray of int64
         The slot of each sample, in the order in which they were learned.
     end : int
         All slots in use are below it.
-    largest : float
-        Bound on the kernel values in absolute value.
     """
 
-    def __init__(self, kernel: Kernel, gamma: float, X: FloatArray) -> None:
+    def __init__(
+        self, kernel: Kernel, gamma: float, ridge: float, X: FloatArray
+    ) -> None:
         self._kernel, self._gamma = kernel, gamma
         self.K = gram(kernel, gamma, X)
         self.X = X.copy()
         self.slots: IntArray = np.arange(len(X))
         self.end = len(X)
-        self.largest = float(self.K.diagonal().max(initial=0.0))
         self._free: list[int] = []
+        self.ridge, self.scale = ridge, 0
+        self.scale = scale_of(self.largest)
+        if self.scale:
+            np.ldexp(self.K, -self.scale, out=self.K)
+            self.ridge = math.ldexp(ridge, -self.scale)
+
+    @property
+    def largest(self) -> float:
+        """Largest entry of the scaled Q in absolute value."""
+        if self._kernel is Kernel.RBF:
+            return math.ldexp(1.0, -self.scale) + self.ridge
+        return float(self.K[self.slots, self.slots].max(initial=0.0)) + self.ridge
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the scale still fits the samples."""
+        return self._kernel is Kernel.RBF or scale_of(self.largest) == 0
 
     @property
     def capacity(self) -> int:
@@ -73,11 +97,12 @@ class Samples:
         self.X[slot] = x
         used = self.X[: self.end]
         values = kernel_row(self._kernel, self._gamma, used, x)
+        if self.scale:
+            values = np.ldexp(values, -self.scale)
         for free in self._free:
             values[free] = 0.0
         self.K[slot, : self.end] = values
         self.K[: self.end, slot] = values
-        self.largest = max(self.largest, float(values[slot]))
         self.slots = np.append(self.slots, slot)
         return slot
 

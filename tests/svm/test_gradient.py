@@ -86,3 +86,15 @@ def test_at_a_vertex_and_in_the_warm_up_nothing_answers() -> None:
     """Without margin samples all derivatives are 0."""
     for svm in (OneClassSVM(C=0.25).fit(np.eye(4)), OneClassSVM(C=0.1).fit(np.eye(4))):
         assert not sensitivities(svm).adjoint(np.ones(4), 1.0).any()
+
+
+def test_the_inverse_of_a_scaled_problem_is_that_of_the_problem_itself() -> None:
+    """A kernel matrix 2**80 times as large has an answer as much smaller."""
+    X = np.random.default_rng(2).normal(size=(9, 12))
+    bar = np.random.default_rng(3).normal(size=9)
+    plain = OneClassSVM(C=0.3, ridge=0.0, kernel="linear").fit(X)
+    large = OneClassSVM(C=0.3, ridge=0.0, kernel="linear").fit(2.0**40 * X)
+    for rho_bar in (0.0, 1.0):
+        ours = sensitivities(large).adjoint(bar, rho_bar * 2.0**-80)
+        theirs = sensitivities(plain).adjoint(bar, rho_bar)
+        assert np.abs(ours * 2.0**80 - theirs).max() < 1e-12 * np.abs(theirs).max()

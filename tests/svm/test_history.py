@@ -10,7 +10,7 @@ from svm.regimes import BOXES, regimes
 from svm.test_exactness import CASES, same
 
 from forgetmem.arrays import FloatArray
-from forgetmem.svm import OneClassSVM
+from forgetmem.svm import OneClassSVM, fit_many, solution_certificate
 from forgetmem.svm.maintained import Maintained
 
 
@@ -121,6 +121,50 @@ def test_the_linear_kernel_has_no_history_either(C: float) -> None:
     fresh = OneClassSVM(C=C, kernel="linear").fit(X[order])
     assert same(svm, fresh, np.arange(22)[::-1])
     assert np.array_equal(svm.score_samples(X), fresh.score_samples(X))
+
+
+@pytest.mark.parametrize("scale", [2.0**-200, 1e-30, 1.0, 1e20, 2.0**200])
+@pytest.mark.parametrize("ridge", [0.0, 1e-8, 1e30])
+def test_the_linear_kernel_has_any_scale(scale: float, ridge: float) -> None:
+    """A badly scaled problem is divided by a power of 2, which changes no bit."""
+    X = np.random.default_rng(15).normal(size=(14, 20))
+    svm = OneClassSVM(C=0.2, ridge=ridge, kernel="linear").fit(X[:10] * scale)
+    svm.learn(X[10:] * scale).unlearn([0, 4])
+    fresh = OneClassSVM(C=0.2, ridge=ridge, kernel="linear").fit(svm.X_[::-1])
+    assert same(svm, fresh, slice(None, None, -1))
+    if ridge == 0.0 and scale * 2.0 ** round(-np.log2(scale)) == 1.0:
+        plain = OneClassSVM(C=0.2, ridge=ridge, kernel="linear").fit(svm.X_ / scale)
+        assert np.array_equal(plain.dual_coef_, svm.dual_coef_)
+        assert svm.rho_ == plain.rho_ * scale**2
+    stated = svm.certificate()
+    assert stated.duality_gap < 1e-10 * svm.rho_
+    outside = solution_certificate(
+        svm.X_, svm.dual_coef_, C=0.2, ridge=ridge, kernel="linear"
+    )
+    assert stated == outside
+    solution = fit_many([svm.X_], C=0.2, ridge=ridge, kernel="linear")[0]
+    assert np.array_equal(solution.dual_coef, svm.dual_coef_)
+
+
+def test_the_scale_follows_rows_of_another_length() -> None:
+    """Rows far longer or shorter than the others may come and go."""
+    X = np.random.default_rng(16).normal(size=(12, 20))
+    svm = OneClassSVM(kernel="linear").fit(X[:8])
+    for factor in (1e40, 1e-40):
+        svm.learn(factor * X[8:])
+        fresh = OneClassSVM(kernel="linear").fit(svm.X_[::-1])
+        assert same(svm, fresh, slice(None, None, -1))
+        svm.unlearn(range(8, 12))
+        assert same(svm, OneClassSVM(kernel="linear").fit(X[:8]), slice(None))
+    svm.learn(1e40 * X[8:]).unlearn(range(8))
+    assert same(svm, OneClassSVM(kernel="linear").fit(1e40 * X[8:]), slice(None))
+
+
+def test_rows_of_zeros_have_a_solution_under_the_linear_kernel() -> None:
+    """Even without a ridge, where nothing singles out an optimum."""
+    svm = OneClassSVM(C=0.4, ridge=0.0, kernel="linear").fit(np.zeros((4, 2)))
+    assert svm.dual_coef_.tolist() == [0.25] * 4
+    assert svm.unlearn(0).dual_coef_.tolist() == [1 / 3] * 3
 
 
 def test_a_reserve_row_leaves_without_moving_anything() -> None:

@@ -32,6 +32,12 @@ def test_bad_ridges_are_refused(value: object) -> None:
         OneClassSVM(ridge=value)  # type: ignore[arg-type]
 
 
+def test_ridges_beyond_any_sense_are_refused() -> None:
+    """What would overflow with the kernel values is an error of its own."""
+    with pytest.raises(InvalidInputError, match=r"at most 2\*\*500"):
+        OneClassSVM(ridge=1e200)
+
+
 def test_unknown_kernels_are_refused() -> None:
     """The error names those there are."""
     with pytest.raises(InvalidInputError, match="'rbf', 'linear', got 'poly'"):
