@@ -22,6 +22,7 @@ from remote import Remote
 from toy import WordEmbedder
 
 from forgetmem import ForgetmemError, ForgettableMemory
+from forgetmem.svm import OneClassSVM
 
 D = 12
 RIDGE = 1e-8
@@ -413,3 +414,21 @@ def test_groups_are_divided_and_joined_by_count_alone(limit: int) -> None:
                 assert memory.digest() == fresh.digest()
                 assert memory.get(memory.ids()) == fresh.get(fresh.ids())
             assert memory.stats()["largest_group"] <= limit
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the solver takes a margin system of hundreds of rows for singular, and "
+    "solves the problem with a larger ridge instead",
+)
+def test_long_arcs_of_look_alikes_are_solved_exactly() -> None:
+    """A chain that wanders: optimal, and the same in any order of its rows."""
+    residuals, same = [], []
+    for seed in (7, 8, 12):
+        angles = np.sort(np.random.default_rng(seed).random(300)) * 5.0
+        X = np.column_stack([np.cos(angles), np.sin(angles)])
+        one, two = OneClassSVM(gamma=8.0).fit(X), OneClassSVM(gamma=8.0).fit(X[::-1])
+        same.append(np.array_equal(one.dual_coef_, two.dual_coef_[::-1]))
+        residuals += [one.certificate().kkt_residual, two.certificate().kkt_residual]
+    assert all(same)
+    assert max(residuals) <= 1e-12
