@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from forgetmem.arrays import IntArray
-from forgetmem.collection import Collection
+from forgetmem.collection import Collection, fetch
 from forgetmem.errors import CorruptStoreError, MissingDependencyError
 from forgetmem.groups import PruneHorizon, Role
 from forgetmem.proof import Commitment, Elsewhere, ForgetProof, commit
@@ -312,7 +312,7 @@ def _residue(collection: Collection) -> Check:
     with collection.reading() as (tx, _):
         for namespace in tx.namespaces():
             ids = [id for id, *_ in tx.records(namespace)]
-            records = tx.get(namespace, ids).values()
+            records = fetch(tx, namespace, ids).values()
             vectors = [vector for _, vector in tx.vectors(namespace)]
             for label, needle in needles_of(records, vectors, deep=True).items():
                 needles[f"{len(needles)} {label}"] = needle

@@ -25,6 +25,7 @@ from forgetmem.state import NamespaceState, NewRecord
 from forgetmem.store import (
     ReadTransaction,
     SQLiteStore,
+    StoredRecord,
     WriteTransaction,
     settings_digest,
 )
@@ -277,6 +278,38 @@ class Collection:
             self.lock.release()
         else:
             self.lock, self._state = threading.RLock(), None
+
+
+def fetch(
+    tx: ReadTransaction, namespace: str, ids: Sequence[str]
+) -> dict[str, StoredRecord]:
+    """Read records that must be there.
+
+    Parameters
+    ----------
+    tx : ReadTransaction
+    namespace : str
+    ids : sequence of str
+        Distinct.
+
+    Returns
+    -------
+    dict of str to StoredRecord
+        In the order given.
+
+    Raises
+    ------
+    CorruptStoreError
+        If the file does not find one of them.
+    """
+    found: dict[str, StoredRecord] = tx.get(namespace, ids)
+    if len(found) != len(ids):
+        raise CorruptStoreError(
+            "records of the namespace cannot be found by their ids: the file is "
+            "damaged",
+            table="record",
+        )
+    return found
 
 
 _collections: weakref.WeakSet[Collection] = weakref.WeakSet()

@@ -12,7 +12,7 @@ import forgetmem
 from forgetmem.answers import Matching
 from forgetmem.arrays import as_ids, as_list, check_text
 from forgetmem.auditing import group_certificates, rebuilt
-from forgetmem.collection import Collection, Identity
+from forgetmem.collection import Collection, Identity, fetch
 from forgetmem.encoding import Encoder
 from forgetmem.errors import (
     CorruptStoreError,
@@ -262,8 +262,8 @@ def _all_records(
         return roots, [
             (namespace, record)
             for namespace in roots
-            for record in tx.get(
-                namespace, [id for id, *_ in tx.records(namespace)]
+            for record in fetch(
+                tx, namespace, [id for id, *_ in tx.records(namespace)]
             ).values()
         ]
 
@@ -275,7 +275,7 @@ def _gather(
     ids: list[str],
     missing: list[str],
 ) -> _Forgotten:
-    records = list(tx.get(collection.namespace, ids).values())
+    records = list(fetch(tx, collection.namespace, ids).values())
     rows = {state.entries[id].row for id in ids}
     vectors = {state.keys[row]: state.table.X[row].tobytes() for row in sorted(rows)}
     digest = collection.digest(state)

@@ -23,7 +23,7 @@ from forgetmem.answers import (
 )
 from forgetmem.arrays import Float32Array, as_list, as_matrix, as_vector, check_text
 from forgetmem.batch import Batch
-from forgetmem.collection import Collection
+from forgetmem.collection import Collection, fetch
 from forgetmem.embedding import AnyEmbedder, as_embedder
 from forgetmem.encoding import Encoder, normalised, normalised_query
 from forgetmem.errors import DimensionMismatchError, InvalidInputError
@@ -353,7 +353,8 @@ class ForgettableMemory:
             _check_dimension(state, q)
             matching = Matching(state, condition, chosen)
             answers = rank(state, matching, q, count)
-            records = tx.get(self.namespace, [answer.id for answer in answers])
+            ids = [answer.id for answer in answers]
+            records = fetch(tx, self.namespace, ids)
             return hits(state, matching, q, answers, records)
 
     def read(
@@ -401,7 +402,8 @@ class ForgettableMemory:
         given = [check_text(id, "an id") for id in as_list(ids, "ids")]
         wanted = list(dict.fromkeys(given))
         with self._collection.reading() as (tx, state):
-            found = tx.get(self.namespace, [id for id in wanted if id in state.entries])
+            there = [id for id in wanted if id in state.entries]
+            found = fetch(tx, self.namespace, there)
             return [self._record(state, record) for record in found.values()]
 
     def _record(self, state: NamespaceState, stored: StoredRecord) -> Record:

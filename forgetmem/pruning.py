@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from forgetmem.auditing import prune_certificate
-from forgetmem.collection import Collection
+from forgetmem.collection import Collection, fetch
 from forgetmem.groups import horizon_of, removable
 from forgetmem.store import needles_of
 from forgetmem.verdicts import PruneCertificate
@@ -48,7 +48,7 @@ def prune(collection: Collection) -> list[PruneCertificate]:
                 )
             rows = np.concatenate(chosen)
             ids = [id for row in rows.tolist() for id in state.ids(row)]
-            records = list(tx.get(collection.namespace, ids).values())
+            records = list(fetch(tx, collection.namespace, ids).values())
             vectors = [state.table.X[row].tobytes() for row in rows]
             state.remove_rows(rows)
             for horizon in horizons:

@@ -231,10 +231,16 @@ class NamespaceState:
             The new root of the digest.
         """
         delta, self._delta = self._delta, _Delta()
-        tx.erase_records(namespace, sorted(delta.erased - delta.put.keys()))
+        erased = sorted(delta.erased - delta.put.keys())
+        found = tx.erase_records(namespace, erased)
         tx.put_records(namespace, [delta.put[id] for id in sorted(delta.put)])
         gone = {key for key in delta.gone_keys if key not in self._row_of}
-        tx.erase_atoms(namespace, sorted(gone))
+        found += tx.erase_atoms(namespace, sorted(gone))
+        if found != len(erased) + len(gone):
+            raise CorruptStoreError(
+                "what is to be erased cannot be found: the file is damaged",
+                table="record",
+            )
         tx.put_atoms(namespace, self._stored_atoms(delta.new_rows))
         tx.update_atoms(namespace, self._updates(delta))
         self._write_horizons(tx, namespace)

@@ -206,8 +206,12 @@ def unpack_state(key: bytes, state: bytes) -> tuple[bytes, bytes, float, int]:
     CorruptStoreError
         If the checksum does not fit.
     """
-    body, check = state[: _STATE.size], state[_STATE.size :]
-    if check != _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(key))):
+    try:
+        body, check = state[: _STATE.size], state[_STATE.size :]
+        right = check == _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(key)))
+    except TypeError:  # not even bytes
+        right = False
+    if not right:
         raise CorruptStoreError(
             "an atom's state does not match its checksum: the file is damaged",
             table="atom",

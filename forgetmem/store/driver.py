@@ -65,3 +65,6 @@ def translated(driver: ModuleType, name: str) -> Iterator[None]:
             raise CorruptStoreError(f"{name} cannot be read: {reason}") from error
         reason = _REASONS.get(code, "SQLite reported an error")
         raise StoreError(f"{name}: {reason} ({error}); nothing was changed") from error
+    except UnicodeDecodeError as error:  # SQLite's own message quotes a damaged name
+        reason = "what it says of its tables is no UTF-8"
+        raise CorruptStoreError(f"{name} cannot be read: {reason}") from error

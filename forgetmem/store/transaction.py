@@ -95,7 +95,7 @@ class ReadTransaction:
         rows = self._file.rows("SELECT name, value FROM setting ORDER BY name")
         try:
             return {name: json.loads(value) for name, value in rows} or None
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise CorruptStoreError(
                 "a setting cannot be read: the file is damaged", table="setting"
             ) from error
@@ -373,7 +373,10 @@ def _checked_content(
     id: str, source: str | None, metadata: str, atom: bytes, sha: bytes, seal: bytes
 ) -> bytes:
     """Return a row's content digest, or raise if its seal does not fit."""
-    content = content_of(id, source, metadata, atom, sha)
+    try:
+        content = content_of(id, source, metadata, atom, sha)
+    except (AttributeError, TypeError) as error:
+        raise _mistyped("record") from error
     if content[:SEAL_SIZE] != seal:
         raise CorruptStoreError(
             "a record does not match its seal: the file is damaged",
@@ -384,18 +387,32 @@ def _checked_content(
 
 
 def _check_text(text: str, sha: bytes) -> None:
-    if text_digest(text) != sha:
+    try:
+        found = text_digest(text)
+    except (AttributeError, TypeError) as error:
+        raise _mistyped("record") from error
+    if found != sha:
         raise CorruptStoreError(
             "a record's text does not match its digest: the file is damaged",
             table="record",
-            digest=sha.hex(),
+            digest=found.hex(),
         )
 
 
 def _check_vector(key: bytes, vector: bytes) -> None:
-    if atom_key(vector) != key:
+    try:
+        found = atom_key(vector)
+    except TypeError as error:
+        raise _mistyped("vector") from error
+    if found != key:
         raise CorruptStoreError(
             "a stored vector does not match its key: the file is damaged",
             table="vector",
-            digest=key.hex(),
+            digest=found.hex(),
         )
+
+
+def _mistyped(table: str) -> CorruptStoreError:
+    return CorruptStoreError(
+        "a column holds a value of another kind: the file is damaged", table=table
+    )
