@@ -337,7 +337,10 @@ def sequential_audit(trajectories: int, operations: int) -> dict[str, Any]:
         gamma = float(rng.choice([0.02, 0.25, 1.0]))
         C = float(rng.choice([1.0, 1.0 / (NU * n)]))
         pool = rng.normal(size=(n + operations, 6))
-        if number % 2:
+        if number % 4 == 3:
+            angles = 5.0 * rng.random(len(pool))
+            pool, gamma = np.column_stack([np.cos(angles), np.sin(angles)]), 8.0
+        elif number % 2:
             half = len(pool) // 2
             pool[:half] = pool[-half:] + 0.02 * rng.normal(size=(half, 6))
             pool = rng.permutation(pool)

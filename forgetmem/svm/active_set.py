@@ -245,8 +245,7 @@ def _refined(
     inverse = optimum.inverse
     for fresh in (False, True):
         if fresh:
-            margin = inverse.margin.copy()
-            inverse.rebuild(problem.K, problem.ridge, margin, pivoted=True)
+            inverse.rebuild(problem.K, problem.ridge, inverse.margin.copy())
         x = np.zeros((inverse.size + 1, 3))
         start = np.append(-optimum.rho, optimum.alpha[inverse.margin])
         x[:, 0] = np.where(np.isfinite(start), start, 0.0)

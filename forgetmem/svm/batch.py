@@ -12,7 +12,7 @@ from forgetmem.arrays import BoolArray, FloatArray, IntArray, as_matrix, as_vect
 from forgetmem.jit import compiled
 from forgetmem.svm.certificate import Certificate, certify
 from forgetmem.svm.kernel import check_lengths, grams
-from forgetmem.svm.margin_inverse import grow_all
+from forgetmem.svm.margin_inverse import invert
 from forgetmem.svm.one_class import OneClassSVM, weights
 from forgetmem.svm.partition import BOUNDED, Statuses
 from forgetmem.svm.pivoting import DONE, members, pivot
@@ -180,7 +180,7 @@ def _solve_many(
         B = np.zeros((n, n))
         slots = np.arange(n)
         h = np.zeros(n)
-        if not grow_all(R, B, K, ridge, slots) > 0.0:
+        if not invert(R, B, K, ridge, slots):
             continue
         end, size, rho = pivot(K, ridge, C, status, alpha, h, n, R, B, slots, n, n)
         if end != DONE:

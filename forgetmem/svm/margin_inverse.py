@@ -11,6 +11,8 @@ References
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
@@ -19,8 +21,8 @@ from forgetmem.jit import compiled
 from forgetmem.svm.extended import TWOFOLD, accumulate, add, copy_block, fma, multiply
 from forgetmem.svm.margin_factor import MarginFactor
 
-#: Up to this size an inverse is built row by row, in compiled code: the threads of BLAS
-#: take longer to wake up.
+#: Up to this size an inverse is built in compiled code: the threads of BLAS take longer
+#: to wake up.
 GROWN = 256
 #: A pivot that is smaller than this times the largest sensitivity loses so many digits
 #: that the new column is refined first.
@@ -151,43 +153,81 @@ def shrink(R: FloatArray, B: FloatArray, slots: IntArray, s: int, place: int) ->
 
 
 @compiled
-def grow_all(
+def _factorise(B: FloatArray, ridge: float, U: FloatArray) -> bool:
+    # U'U = B + ridge I with U upper triangular, along contiguous rows.
+    s = len(U)
+    for i in range(s):
+        U[i, i:] = B[i, i:s]
+        U[i, i] += ridge
+    for k in range(s):
+        if not 0.0 < U[k, k] < np.inf:
+            return False
+        row = U[k]
+        root = math.sqrt(row[k])
+        for j in range(k, s):
+            row[j] /= root
+        for i in range(k + 1, s):
+            factor = row[i]
+            target = U[i]
+            for j in range(i, s):
+                target[j] -= factor * row[j]
+    return True
+
+
+@compiled
+def invert(
     R: FloatArray, B: FloatArray, K: FloatArray, ridge: float, slots: IntArray
-) -> float:
-    """Build R and B for `slots` one by one; returns the smallest pivot."""
-    smallest = np.inf
-    for s in range(len(slots)):
-        smallest = min(smallest, grow(R, B, K, ridge, slots, s, slots[s]))
-        if not smallest > 0.0:
-            break
-    return smallest
+) -> bool:
+    """Build R and B for `slots` by a Cholesky factor.
 
-
-def _by_factor(B: FloatArray, ridge: float) -> FloatArray | None:
-    # The bordered inverse by Cholesky, if no digits to speak of are lost.
-    try:
-        R = MarginFactor(B, ridge).inverse()
-    except IllConditionedMarginError:
-        return None
-    probe = np.cos(np.arange(len(R)))
-    d = R @ probe
-    back = np.append(d[1:].sum(), B @ d[1:] + ridge * d[1:] + d[0])
-    return R if np.abs(back - probe).max() < _WORN[1] else None
-
-
-def _by_pivots(B: FloatArray, ridge: float) -> FloatArray:
-    # The bordered inverse by elimination with pivots: slower, and loses fewest digits.
-    s = len(B)
-    bordered = np.ones((s + 1, s + 1))
-    bordered[0, 0] = 0.0
-    bordered[1:, 1:] = B
-    bordered.flat[s + 2 :: s + 2] += ridge
-    try:
-        inverse = np.linalg.inv(bordered)
-    except np.linalg.LinAlgError as error:
-        raise IllConditionedMarginError(np.inf) from error
-    symmetric: FloatArray = (inverse + inverse.T) / 2
-    return symmetric
+    Returns False if the matrix is not positive definite to working precision.
+    """
+    s = len(slots)
+    if s == 1:
+        grow(R, B, K, ridge, slots, 0, slots[0])
+        return True
+    copy_block(K, slots, slots, B)
+    U = np.empty((s, s))
+    if not _factorise(B, ridge, U):
+        return False
+    # z = Q^-1 1, and W with UW = I: solved for by rows, so that this residual is small;
+    # with that of WU instead, digits would be lost. Then WW' is the inverse.
+    z = np.ones(s)
+    for i in range(s):
+        z[i] /= U[i, i]
+        for k in range(i + 1, s):
+            z[k] -= U[i, k] * z[i]
+    W = np.zeros((s, s))
+    for i in range(s - 1, -1, -1):
+        row = U[i]
+        target = W[i]
+        target[i] = 1.0
+        for k in range(i + 1, s):
+            factor = row[k]
+            z[i] -= factor * z[k]
+            below = W[k]
+            for j in range(k, s):
+                target[j] -= factor * below[j]
+        z[i] /= row[i]
+        for j in range(i, s):
+            target[j] /= row[i]
+    V = np.ascontiguousarray(W.T)
+    total = z.sum()
+    R[0, 0] = -1.0 / total
+    for i in range(s):
+        R[0, i + 1] = R[i + 1, 0] = z[i] / total
+        factor = z[i] / total
+        target = R[i + 1]
+        for j in range(s):
+            target[j + 1] = -factor * z[j]
+    for k in range(s):
+        row = V[k]
+        for i in range(k + 1):
+            factor = row[i]
+            target = R[i + 1]
+            for j in range(k + 1):
+                target[j + 1] += factor * row[j]
+    return True
 
 
 class MarginInverse:
@@ -254,9 +294,7 @@ class MarginInverse:
             self._new_rate = rate
         self.worn = rate > max(_WORN[0] * self._new_rate, _WORN[1])
 
-    def rebuild(
-        self, K: FloatArray, ridge: float, slots: IntArray, *, pivoted: bool = False
-    ) -> None:
+    def rebuild(self, K: FloatArray, ridge: float, slots: IntArray) -> None:
         """Invert afresh for the given margin samples.
 
         Parameters
@@ -265,8 +303,6 @@ class MarginInverse:
             Kernel matrix of all slots.
         ridge : float
         slots : ndarray of int64
-        pivoted : bool
-            Whether to take the way that loses fewest digits, if it is open.
 
         Raises
         ------
@@ -278,17 +314,14 @@ class MarginInverse:
         self.size = s
         self.worn = False
         self._new_rate = None
-        if self._reproducible or (s <= GROWN and not pivoted):
-            if s and not grow_all(self.R, self.B, K, ridge, self.margin) > 0.0:
+        if self._reproducible or s <= GROWN:
+            if s and not invert(self.R, self.B, K, ridge, self.margin):
                 raise IllConditionedMarginError(np.inf)
             return
         B = np.empty((s, s))
         copy_block(K, slots, slots, B)
         self.B[:s, :s] = B
-        inverse = None if pivoted else _by_factor(B, ridge)
-        if inverse is None:
-            inverse = _by_pivots(B, ridge)
-        self.R[: s + 1, : s + 1] = inverse
+        self.R[: s + 1, : s + 1] = MarginFactor(B, ridge).inverse()
 
     def defer(self, slots: IntArray) -> None:
         """Take the given margin samples, and leave their inverse to a later rebuild.

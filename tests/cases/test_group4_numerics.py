@@ -416,11 +416,6 @@ def test_groups_are_divided_and_joined_by_count_alone(limit: int) -> None:
             assert memory.stats()["largest_group"] <= limit
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the solver takes a margin system of hundreds of rows for singular, and "
-    "solves the problem with a larger ridge instead",
-)
 def test_long_arcs_of_look_alikes_are_solved_exactly() -> None:
     """A chain that wanders: optimal, and the same in any order of its rows."""
     residuals, same = [], []

@@ -8,7 +8,7 @@ from svm.test_exactness import same
 
 from forgetmem.arrays import FloatArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm import OneClassSVM, active_set, fresh, margin_inverse
+from forgetmem.svm import OneClassSVM, active_set, fresh
 from forgetmem.svm.gradient import sensitivities
 from forgetmem.svm.kernel import Kernel, gram, kernel_row
 from forgetmem.svm.margin_factor import MarginFactor
@@ -84,24 +84,53 @@ def test_a_poor_guess_is_mended_by_exchanges(
     assert same(by_inverse, OneClassSVM(gamma=0.6, C=C).fit(X), slice(None))
 
 
-@pytest.mark.parametrize("ridge", [1e-8, 0.0])
-def test_large_inverses_by_factor_and_by_pivots_agree(ridge: float) -> None:
-    """A constant kernel loses digits by the factor; then pivots are taken."""
-    for gamma, plain in ((0.15, True), (1e-16, False)):
-        K = gram(Kernel.RBF, gamma, X[:330])
-        if not plain and not ridge:
-            with pytest.raises(IllConditionedMarginError):
-                MarginFactor(K, ridge)
-            continue
-        inverse = MarginInverse(330)
-        inverse.rebuild(K, ridge, np.arange(330))
-        M = np.ones((331, 331))
-        M[0, 0] = 0.0
-        M[1:, 1:] = K + ridge * np.eye(330)
-        product = inverse.R @ M
-        assert np.abs(product - np.eye(331)).max() < 1e-4
-        found = margin_inverse._by_factor(K, ridge) is not None
-        assert found is plain
+def arc(n: int, seed: int) -> FloatArray:
+    """Rows on an arc: their kernel matrix has hardly more than 30 eigenvalues."""
+    angles = np.sort(np.random.default_rng(seed).random(n)) * 5.0
+    return np.column_stack([np.cos(angles), np.sin(angles)])
+
+
+def spread(rng: np.random.Generator, n: int) -> FloatArray:
+    """Rows in pairs of near copies."""
+    half = rng.normal(size=(n // 2, 6))
+    return np.vstack([half, half + 1e-9])
+
+
+@pytest.mark.parametrize("n", [2, 40, 184, 300])
+@pytest.mark.parametrize("kind", ["arc", "near", "constant"])
+def test_inverses_contract_although_the_matrix_is_near_singular(
+    n: int, kind: str
+) -> None:
+    """With a ridge of 1e-8, by the compiled factor and by LAPACK's."""
+    rng = np.random.default_rng(n)
+    rows = {"arc": arc(n, 0), "near": spread(rng, n), "constant": np.ones((n, 2))}
+    K = gram(Kernel.RBF, 8.0, rows[kind])
+    M = np.ones((n + 1, n + 1))
+    M[0, 0] = 0.0
+    M[1:, 1:] = K + 1e-8 * np.eye(n)
+    for reproducible in (False, True):
+        inverse = MarginInverse(n, reproducible=reproducible)
+        inverse.rebuild(K, 1e-8, np.arange(n))
+        product = M @ inverse.R[: n + 1, : n + 1]
+        assert np.linalg.norm(product - np.eye(n + 1), 2) < 1e-4
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_long_arcs_are_solved_exactly_in_any_order(seed: int) -> None:
+    """Chains that wander are optimal, and go on so when rows come and go."""
+    rows = arc(300, seed)
+    one = OneClassSVM(gamma=8.0).fit(rows)
+    two = OneClassSVM(gamma=8.0).fit(rows[::-1])
+    assert same(one, two, slice(None, None, -1))
+    assert one.certificate().kkt_residual < 1e-15
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        gone = int(rng.choice(one.support_))
+        kept = np.delete(one.X_, gone, axis=0)
+        one.unlearn(gone)
+        assert same(OneClassSVM(gamma=8.0).fit(kept), one, slice(None))
+    one.learn(rows[:2])
+    assert same(OneClassSVM(gamma=8.0).fit(one.X_), one, slice(None))
 
 
 def test_a_factor_that_does_not_contract_is_refused() -> None:

@@ -41,16 +41,13 @@ def test_growing_and_shrinking_keep_the_inverse() -> None:
             assert off(inverse, K, 1e-8) < 1e-7
 
 
-@pytest.mark.parametrize("size", [1, 40, 150])
+@pytest.mark.parametrize("size", [1, 40, 280])
 @pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize("pivoted", [False, True])
-def test_rebuilding_finds_the_inverse(
-    size: int, reproducible: bool, pivoted: bool
-) -> None:
-    """Grown row by row, or by LAPACK."""
-    K = gram(Kernel.RBF, 0.3, np.random.default_rng(1).normal(size=(150, 4)))
-    inverse = MarginInverse(150, reproducible=reproducible)
-    inverse.rebuild(K, 1e-6, np.arange(size), pivoted=pivoted)
+def test_rebuilding_finds_the_inverse(size: int, reproducible: bool) -> None:
+    """By the compiled factor, or by LAPACK's."""
+    K = gram(Kernel.RBF, 0.3, np.random.default_rng(1).normal(size=(280, 4)))
+    inverse = MarginInverse(280, reproducible=reproducible)
+    inverse.rebuild(K, 1e-6, np.arange(size))
     assert off(inverse, K, 1e-6) < 1e-7
 
 
@@ -64,14 +61,13 @@ def test_close_pairs_lose_few_digits(distance: float) -> None:
     assert off(inverse, K, 1e-8) < 1e-6
 
 
-@pytest.mark.parametrize("size", [2, 120])
+@pytest.mark.parametrize("size", [2, 120, 300])
 def test_singular_matrices_are_refused(size: int) -> None:
     """Copies without a ridge have no inverse, and a copy is not taken in."""
     K = np.ones((size, size))
     inverse = MarginInverse(size)
-    for pivoted in (False, True):
-        with pytest.raises(IllConditionedMarginError):
-            inverse.rebuild(K, 0.0, np.arange(size), pivoted=pivoted)
+    with pytest.raises(IllConditionedMarginError):
+        inverse.rebuild(K, 0.0, np.arange(size))
     inverse.rebuild(K, 0.0, np.arange(1))
     assert not inverse.grow(K, 0.0, 1)
     assert inverse.size == 1
