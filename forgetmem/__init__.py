@@ -26,6 +26,7 @@ from forgetmem.errors import (
 )
 
 if TYPE_CHECKING:
+    from forgetmem.calibration import Calibration, calibrate
     from forgetmem.embedding import Embedder, SentenceTransformerEmbedder
     from forgetmem.memory import ForgettableMemory
     from forgetmem.proof import ForgetProof
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditReport",
+    "Calibration",
     "CorruptStoreError",
     "DimensionMismatchError",
     "DuplicateIdError",
@@ -63,11 +65,13 @@ __all__ = [
     "StoreError",
     "Verdict",
     "__version__",
+    "calibrate",
 ]
 
 #: Where the names live that load numba, pydantic or more; imported at first use.
 _HOMES = {
     "AuditReport": "verdicts",
+    "Calibration": "calibration",
     "Embedder": "embedding",
     "ForgetProof": "proof",
     "ForgettableMemory": "memory",
@@ -77,6 +81,7 @@ _HOMES = {
     "Record": "records",
     "SentenceTransformerEmbedder": "embedding",
     "Verdict": "verdicts",
+    "calibrate": "calibration",
 }
 
 

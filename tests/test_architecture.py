@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "metadata": {"errors"},
     "filters": {"errors", "metadata"},
     "embedding": {"arrays", "errors"},
+    "calibration": {"arrays", "embedding"},
     "reading": {"errors", "metadata"},
     "svm": {"arrays", "distances", "errors", "jit"},
     "index": {"arrays", "distances", "jit"},
@@ -101,6 +102,7 @@ ALLOWED: dict[str, set[str]] = {
     "warmup": {"memory"},
     "cli": {
         "__init__",
+        "calibration",
         "embedding",
         "encoding",
         "errors",
@@ -110,7 +112,15 @@ ALLOWED: dict[str, set[str]] = {
         "records",
         "verdicts",
     },
-    "__init__": {"embedding", "errors", "memory", "proof", "records", "verdicts"},
+    "__init__": {
+        "calibration",
+        "embedding",
+        "errors",
+        "memory",
+        "proof",
+        "records",
+        "verdicts",
+    },
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from toy import WordEmbedder
 
+from forgetmem.calibration import calibrate
 from forgetmem.cli import forgetting, main, run, show
 from forgetmem.embedding import DEFAULT_MODEL, interface
 from forgetmem.errors import ErasureError, StoreBusyError
@@ -143,6 +144,16 @@ def test_adding_again_changes_nothing(filled: Command) -> None:
     again = filled("add", "notes.jsonl", "log.md", "--json")
     assert (again["added"], again["replaced"], again["stale"]) == (5, 5, 0)
     assert filled("digest") == before
+
+
+def test_new_memory_can_be_calibrated(command: Command) -> None:
+    """Its settings are the embedder's own; those of an old memory stay."""
+    Path("a.txt").write_text("Pump 3 was replaced.")
+    command("add", "a.txt", "--calibrate")
+    chosen = calibrate(Model()).settings()
+    with ForgettableMemory("m.forgetmem", **chosen) as memory:
+        assert len(memory) == 1
+    command("add", "a.txt", "--calibrate", code=2, error="fixed")
 
 
 def test_shorter_document_leaves_no_stale_passages(command: Command) -> None:

@@ -18,6 +18,7 @@ from forgetmem.errors import InvalidInputError
 from forgetmem.reading import PASSAGE_CHARACTERS, Format, Reader, Reading
 
 if TYPE_CHECKING:
+    from forgetmem.calibration import EmbedderSettings
     from forgetmem.memory import ForgettableMemory
 
 #: Passages that are embedded and stored at once.
@@ -46,18 +47,32 @@ def add(
         ),
     ] = None,
     embedder: EmbedderName = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Of a new memory: settings that suit the embedder, not the default's.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Add files, folders, JSON lines or standard input; what is there is replaced."""
     if "-" in paths and len(paths) > 1:
         raise InvalidInputError("read either standard input (-) or files")
+    if calibrate and memory.exists():
+        raise InvalidInputError(
+            f"--calibrate is for a new memory; the settings of {memory} are fixed"
+        )
     reader = Reader(format=format, passage_characters=passage, root=root)
     if paths == ["-"]:
         reading = reader.read_stream(sys.stdin.buffer, source)
     else:
         reading = reader.read(paths)
+    settings: EmbedderSettings = {}
+    if calibrate:
+        settings = forgetmem.calibrate(embedder).settings()
     with forgetmem.ForgettableMemory(
-        memory, namespace=namespace, embedder=embedder
+        memory, namespace=namespace, embedder=embedder, **settings
     ) as opened:
         result = _store(opened, reading)
     skipped = [{"path": one.path, "reason": one.reason} for one in reading.skipped]
