@@ -1,10 +1,15 @@
 """Does the gate help a language model? Matched-state protocol, paired seeds.
 
     python benchmarks/lm_quality.py --data enwik8.train.xz --held-out enwik8.valid.xz
+    python benchmarks/lm_quality.py --experiment paper --data ... --held-out ...
+    python benchmarks/lm_quality.py --experiment tinystories --data tinystories.txt.xz
+    python benchmarks/lm_quality.py --small
 
 Every arm has the same backbone, steps, batches and seeds. The sliding window and the
-recency control see as many prefix keys as the default gate kept open on average.
-Results are written after every run; a second call continues where the first stopped.
+recency control see as many prefix keys as the default gate kept open on average; both
+down-weighting controls learn a gain for each head, as the default gate does. Results
+are written after every run; a second call continues where the first stopped. `--small`
+takes a minute and reads the Shakespeare that stands in the repository.
 """
 
 from __future__ import annotations
@@ -13,139 +18,200 @@ import argparse
 import json
 import statistics
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from report import RESULTS, machine, markdown
+from report import RESULTS, machine, markdown, save
 
-from forgetmem.lm.attention import GateConfig
-from forgetmem.lm.data import ByteBatches, read_bytes, split_tail
-from forgetmem.lm.evaluate import bits_per_character
-from forgetmem.lm.model import HybridLMConfig
-from forgetmem.lm.train import TrainConfig, Trainer
-
-PAPER = {"keys": "raw", "multiplier": "alpha", "gamma": 0.25, "learn_gamma": False}
+PAPER = {
+    "keys": "raw",
+    "multiplier": "alpha",
+    "gamma": 0.25,
+    "learn_gamma": False,
+    "gain": 0.0,
+    "learn_gain": False,
+}
+DEFAULT = "default gate"
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "default gate": ("sv", {}),
-    "local chunk only": ("local", {}),
-    "control 1/n": ("uniform", {}),
-    "control recent 1/m": ("recent", {}),
+    DEFAULT: ("sv", {}),
     "matched window": ("window", {}),
+    "local chunk only": ("local", {}),
+    "control 1/n": ("uniform", {"gain": 0.0}),
+    "control recent 1/m": ("recent", {"gain": 0.0}),
     "paper's gate": ("sv", PAPER),
     "full softmax": ("softmax", {}),
     "DeltaNet": ("delta", {}),
     "linear attention": ("linear", {}),
-    "gate alpha, unit keys": ("sv", {"multiplier": "alpha"}),
+}
+MATCHED = {"window", "recent"}
+SHAKESPEARE = Path(__file__).parents[1] / "examples" / "data" / "shakespeare.txt.gz"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Sizes of an experiment; they are the same for all arms."""
+
+    steps: int
+    batch: int
+    lr: float
+    n_embd: int = 128
+    n_layer: int = 2
+    n_head: int = 4
+    block: int = 256
+    chunk: int = 64
+    warmup: int = 50
+    windows: int = 256
+
+
+EXPERIMENTS = {
+    "enwik8": Protocol(1200, 2, 3e-3),
+    "paper": Protocol(300, 4, 1.5e-3, n_embd=256, n_layer=4, warmup=30, windows=128),
+    "tinystories": Protocol(600, 2, 3e-3),
+    "small": Protocol(20, 2, 3e-3, n_embd=32, block=64, chunk=16, windows=8),
 }
 
 
 def run_arm(
-    name: str, seed: int, args: argparse.Namespace, open_keys: float | None
+    name: str,
+    seed: int,
+    protocol: Protocol,
+    texts: tuple[Any, Any],
+    open_keys: float | None,
 ) -> dict[str, Any]:
+    """Train one model and measure it."""
+    from forgetmem.lm.attention import GateConfig
+    from forgetmem.lm.data import ByteBatches
+    from forgetmem.lm.evaluate import bits_per_character
+    from forgetmem.lm.model import HybridLMConfig
+    from forgetmem.lm.train import TrainConfig, Trainer
+
     kind, gate = ARMS[name]
+    window = 128
+    if open_keys is not None:
+        window = max(round(open_keys), 1) + (protocol.chunk if kind == "window" else 0)
     config = HybridLMConfig(
-        n_layer=args.n_layer,
-        n_head=4,
-        n_embd=args.n_embd,
-        block_size=args.block,
+        n_layer=protocol.n_layer,
+        n_head=protocol.n_head,
+        n_embd=protocol.n_embd,
+        block_size=protocol.block,
         attention=kind,
+        window=window,
         mix=2,
         sinusoids=True,
-        gate=replace(GateConfig(chunk=args.chunk), **gate),
+        gate=GateConfig(chunk=protocol.chunk, **gate),
     )
-    if open_keys is not None:
-        kept = round(open_keys)
-        config = replace(config, window=kept + (args.chunk if kind == "window" else 0))
+    steps, batch = protocol.steps, protocol.batch
     train = TrainConfig(
-        steps=args.steps,
-        batch_size=args.batch,
-        lr=args.lr,
+        steps=steps,
+        batch_size=batch,
+        lr=protocol.lr,
+        warmup=protocol.warmup,
         seed=seed,
-        eval_every=args.steps,
+        eval_every=steps,
     )
-    started = time.perf_counter()
-    text = read_bytes(args.data, args.limit)
-    text, held_out = (
-        (text, read_bytes(args.held_out)) if args.held_out else split_tail(text)
-    )
-    trainer = Trainer(config, train, ByteBatches(text, args.batch, args.block, seed))
+    started = time.process_time()
+    batches = ByteBatches(texts[0], batch, protocol.block, seed)
+    trainer = Trainer(config, train, batches)
     trainer.run()
+    late = 3 * protocol.block // 4
     found = bits_per_character(
-        trainer.model, held_out, n_windows=args.windows, late=3 * args.block // 4
+        trainer.model, texts[1], n_windows=protocol.windows, late=late
     )
+    gains = [
+        [round(gain, 2) for gain in block.attention.gain().tolist()]
+        for block in trainer.model.blocks
+        if hasattr(block.attention, "gain") and kind != "local"
+    ]
     return {
         "arm": name,
         "seed": seed,
-        "window": config.window if kind in {"window", "recent"} else None,
-        "seconds": round(time.perf_counter() - started, 1),
+        "window": window if kind in MATCHED else None,
+        "parameters": trainer.model.n_parameters,
+        "cpu_seconds": round(time.process_time() - started, 1),
+        "gains": gains,
         **asdict(found),
     }
 
 
 def table(runs: list[dict[str, Any]]) -> str:
+    """Means over seeds, and differences to the default gate seed by seed."""
+    base = {r["seed"]: r for r in runs if r["arm"] == DEFAULT}
     rows = []
-    base = {r["seed"]: r for r in runs if r["arm"] == "default gate"}
     for name in ARMS:
         mine = [r for r in runs if r["arm"] == name]
         if not mine:
             continue
-        pairs = [(r, base[r["seed"]]) for r in mine if r["seed"] in base]
-        cells = [name, str(len(mine))]
+        label = f"**{name}**" if name == DEFAULT else name
+        cells = [label, str(len(mine))]
         for key in ("bpc", "late_bpc"):
-            cells.append(f"{statistics.mean(r[key] for r in mine):.4f}")
-            gaps = [r[key] - other[key] for r, other in pairs]
-            cells.append(" ".join(f"{gap:+.4f}" for gap in gaps))
-        share = mine[0]["support"]
-        cells.append("–" if share is None else f"{share:.0%}")
+            cells.append(f"{statistics.mean(r[key] for r in mine):.3f}")
+            gaps = [r[key] - base[r["seed"]][key] for r in mine if r["seed"] in base]
+            cells.append("" if name == DEFAULT else " ".join(f"{x:+.3f}" for x in gaps))
+        shares = [r["support"] for r in mine if r["support"] is not None]
+        cells.append(f"{statistics.mean(shares):.0%}" if shares else "–")
         rows.append(cells)
-    head = ["arm", "seeds", "bpc", "minus default, by seed"]
-    return markdown([*head, "late bpc", "minus default, by seed", "support"], rows)
+    head = ["model", "seeds", "bpc", "minus default, by seed", "bpc, last quarter"]
+    return markdown([*head, "minus default, by seed", "open keys"], rows)
+
+
+def against(runs: list[dict[str, Any]], name: str, key: str) -> list[float]:
+    """How much lower the default gate is than an arm, seed by seed, as a share."""
+    base = {r["seed"]: r[key] for r in runs if r["arm"] == DEFAULT}
+    return [
+        1.0 - base[r["seed"]] / r[key]
+        for r in runs
+        if r["arm"] == name and r["seed"] in base
+    ]
 
 
 def main() -> None:
+    """Run what is missing of an experiment."""
+    import torch
+
+    from forgetmem.lm.data import read_bytes, split_tail
+
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--experiment", choices=list(EXPERIMENTS), default="enwik8")
+    parser.add_argument("--data", type=Path, default=SHAKESPEARE)
     parser.add_argument("--held-out", type=Path)
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--block", type=int, default=256)
-    parser.add_argument("--chunk", type=int, default=64)
-    parser.add_argument("--n-embd", type=int, default=128)
-    parser.add_argument("--n-layer", type=int, default=2)
-    parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--windows", type=int, default=256)
+    parser.add_argument("--limit", type=int, default=20_000_000)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=list(ARMS))
-    parser.add_argument("--name", default="lm_quality")
+    parser.add_argument("--small", action="store_true", help="a minute, other numbers")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    path = RESULTS / f"{args.name}.json"
-    runs = json.loads(path.read_text())["runs"] if path.exists() else []
-    done = {(r["arm"], r["seed"]) for r in runs}
-    settings = {k: str(v) for k, v in vars(args).items() if k not in {"arms", "name"}}
-    settings |= {key: Path(settings[key]).name for key in ("data", "held_out")}
-    for seed in range(args.seeds):
-        for name in args.arms:
-            if (name, seed) in done:
+    if args.small:
+        args.experiment, args.seeds = "small", [0]
+    name = "lm_quality_small" if args.small else "lm_quality"
+    path = RESULTS / f"{name}.json"
+    text = read_bytes(args.data, args.limit)
+    texts = (text, read_bytes(args.held_out)) if args.held_out else split_tail(text)
+    protocol = EXPERIMENTS[args.experiment]
+    for seed in args.seeds:
+        for arm in args.arms:
+            again = path.exists() and not args.small
+            result = json.loads(path.read_text()) if again else {"experiments": {}}
+            entry = result["experiments"].setdefault(args.experiment, {"runs": []})
+            runs = entry["runs"]
+            if any((r["arm"], r["seed"]) == (arm, seed) for r in runs):
                 continue
             kept = None
-            if ARMS[name][0] in {"window", "recent"}:
+            if ARMS[arm][0] in MATCHED:
                 kept = next(
                     r["open_keys"]
                     for r in runs
-                    if r["arm"] == "default gate" and r["seed"] == seed
+                    if r["arm"] == DEFAULT and r["seed"] == seed
                 )
-            runs.append(run_arm(name, seed, args, kept))
-            RESULTS.mkdir(exist_ok=True)
-            where = machine() | {"command": f"python benchmarks/{Path(__file__).name}"}
-            result = {"settings": settings, "machine": where, "runs": runs}
-            path.write_text(json.dumps(result, indent=1) + "\n")
+            runs.append(run_arm(arm, seed, protocol, texts, kept))
+            entry |= {"protocol": asdict(protocol), "train_bytes": len(texts[0])}
+            where = machine() | {"command": "python benchmarks/lm_quality.py"}
+            save(name, {"machine": where, **result})
             print(runs[-1], flush=True)
-    print(table(runs))
+            if args.small:
+                path = save(name, result)
+    print(table(json.loads(path.read_text())["experiments"][args.experiment]["runs"]))
 
 
 if __name__ == "__main__":

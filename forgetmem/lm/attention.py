@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -60,6 +61,10 @@ class GateConfig:
     keys : {"unit", "raw"}
     multiplier : {"share", "alpha", "weight"}
     readout : {"softmax", "rbf"}
+    gain : float
+        Initial value of what is added to the logarithm of each multiplier of a prefix.
+    learn_gain : bool
+        Whether each head learns its gain, and so how much it reads beyond the chunk.
     """
 
     chunk: int = 64
@@ -70,12 +75,16 @@ class GateConfig:
     keys: str = "unit"
     multiplier: str = "share"
     readout: str = "softmax"
+    gain: float = 0.0
+    learn_gain: bool = True
 
     def __post_init__(self) -> None:
         for name in ("C", "gamma", "ridge"):
             value = getattr(self, name)
             if not 0.0 < value < float("inf"):
                 raise InvalidInputError(f"expected {name} to be positive, got {value}")
+        if not math.isfinite(self.gain):
+            raise InvalidInputError(f"expected gain to be finite, got {self.gain}")
         if self.chunk < 1:
             raise InvalidInputError(
                 f"expected chunk to be at least 1, got {self.chunk}"
@@ -160,6 +169,33 @@ class _Unit(torch.autograd.Function):
         return k_bar
 
 
+class Gain(nn.Module):
+    """How much each head reads of the prefix: a log-factor on all its multipliers.
+
+    Parameters
+    ----------
+    n_head : int
+    start : float
+    learned : bool
+
+    Notes
+    -----
+    AdamW moves a parameter by about the learning rate a step, whatever its scale; a
+    gain has to cross several units, so it is stored divided by `STEP`.
+    """
+
+    STEP = 8.0
+
+    def __init__(self, n_head: int, start: float, *, learned: bool) -> None:
+        super().__init__()
+        stored = torch.full((n_head,), start / self.STEP)
+        self.stored = nn.Parameter(stored, requires_grad=learned)
+
+    def forward(self) -> Tensor:
+        """Return the gains; shape ``(n_head,)``."""
+        return self.stored * self.STEP
+
+
 class SVAttention(nn.Module):
     """Causal multi-head attention with a gate on everything before the chunk.
 
@@ -192,6 +228,7 @@ class SVAttention(nn.Module):
         self.projections = Projections(n_embd, n_head)
         start = torch.full((n_head,), config.gamma).log()
         self.log_gamma = nn.Parameter(start, requires_grad=config.learn_gamma)
+        self.gain = Gain(n_head, config.gain, learned=config.learn_gain)
         self.exact = False
         self.report: GateReport | None = None
 
@@ -249,6 +286,7 @@ class SVAttention(nn.Module):
         q, k, v = (part.reshape(B * H, T, -1) for part in self.projections.heads(x))
         gamma = self.log_gamma.exp().expand(B, H).reshape(-1)
         bias = self._log_multipliers(self.gate_keys(k), gamma, chunk_ends(T, chunk))
+        bias = bias + self.gain().repeat(B)[:, None, None]
         q, k, key_bias = self.scores(q, k, gamma)
         rbf = self.config.readout == Readout.RBF.value
         if rbf:

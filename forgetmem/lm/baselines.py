@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from forgetmem.errors import InvalidInputError
-from forgetmem.lm.attention import Projections
+from forgetmem.lm.attention import Gain, GateConfig, Projections
 from forgetmem.lm.readout import chunk_ends, gated_attention
 
 
@@ -89,25 +89,34 @@ class ControlAttention(nn.Module):
     ----------
     n_embd, n_head : int
     control : {"open", "uniform", "recent", "local"}
-    chunk : int
+    config : GateConfig
+        Only chunk and gain are used: heads learn their gains as those of a gate do.
     recent : int
         The m of the control ``"recent"``.
     """
 
     def __init__(
-        self, n_embd: int, n_head: int, control: str, *, chunk: int, recent: int = 64
+        self,
+        n_embd: int,
+        n_head: int,
+        control: str,
+        config: GateConfig,
+        *,
+        recent: int = 64,
     ) -> None:
         super().__init__()
         self.projections = Projections(n_embd, n_head)
         self.control = Control(control)
-        self.chunk, self.recent = chunk, recent
+        self.chunk, self.recent = config.chunk, recent
+        self.gain = Gain(n_head, config.gain, learned=config.learn_gain)
 
     def forward(self, x: Tensor) -> Tensor:
         """Attend; ``(B, T, n_embd)`` to the same shape."""
         B, T, _ = x.shape
         heads = self.projections.heads(x)
         q, k, v = (part.reshape(-1, T, part.shape[-1]) for part in heads)
-        bias = self._bias(chunk_ends(T, self.chunk), x).expand(len(q), -1, -1)
+        bias = self._bias(chunk_ends(T, self.chunk), x)
+        bias = bias + self.gain().repeat(B)[:, None, None]
         y = gated_attention(q * q.shape[-1] ** -0.5, k, v, bias, self.chunk)
         return self.projections.merge(y.view(B, -1, T, q.shape[-1]))
 

@@ -149,7 +149,7 @@ class Decoder:
             if own is not None:
                 k, v = torch.cat([own[0], k], dim=1), torch.cat([own[1], v], dim=1)
             self._own[number] = (k, v)
-            heads = zip(self.heads[number], q, k, v, strict=True)
+            heads = zip(self.heads[number], q, k, v, layer.gain(), strict=True)
             y = torch.stack([_read(layer, *head) for head in heads])
             x = x + layer.projections.merge(y[None])
             x = x + block.mlp(block.norm_mlp(x))
@@ -231,7 +231,12 @@ class Decoder:
 
 
 def _read(
-    layer: SVAttention, head: HeadContext, q: Tensor, k: Tensor, v: Tensor
+    layer: SVAttention,
+    head: HeadContext,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gain: Tensor,
 ) -> Tensor:
     # The last len(q) positions of the open chunk read the prefix and the chunk.
     rows, logs = head.open_rows()
@@ -243,7 +248,7 @@ def _read(
         v = torch.cat([head.values[places], v])
     queries, keys, bias = layer.scores(q[None], k[None], gamma)
     scores = (queries @ keys.transpose(1, 2) + bias[:, None])[0]
-    scores[:, :n_open] += torch.from_numpy(logs).to(scores.dtype)
+    scores[:, :n_open] += torch.from_numpy(logs).to(scores.dtype) + gain
     T, own = len(q), len(k) - n_open
     places = torch.arange(own)
     future = places > (own - T + torch.arange(T))[:, None]

@@ -61,7 +61,7 @@ class HybridLMConfig:
     sinusoids : bool
         Whether the learned positions start from sinusoids instead of noise.
     gate : GateConfig
-        Of ``"sv"``; its chunk is also that of the controls.
+        Of ``"sv"``; its chunk and gain are also those of the controls.
     """
 
     vocab_size: int = 256
@@ -135,7 +135,7 @@ def build_attention(config: HybridLMConfig) -> nn.Module:
     if kind in makers:
         return makers[kind]()
     control = Control(kind.value).value
-    return ControlAttention(E, H, control, chunk=chunk, recent=config.window)
+    return ControlAttention(E, H, control, config.gate, recent=config.window)
 
 
 class Block(nn.Module):

@@ -364,6 +364,8 @@ def adjoint_prefixes(
     codes: Codes,
     kept: bool,
     factors: FloatArray,
+    alphas: FloatArray,
+    rhos: FloatArray,
     alpha_bars: FloatArray,
     rho_bars: FloatArray,
     out: FloatArray,
@@ -372,7 +374,8 @@ def adjoint_prefixes(
 
     Writes v with ``Q v + mu 1 = alpha_bar`` and ``sum(v) = -rho_bar`` on the margin. A
     factor is worked on again only from the first place where two orders differ; `kept`
-    says that `factors` are still those of the last prefixes.
+    says that `factors` are still those of the last prefixes. Without bounded keys
+    ``Q^-1 1`` is known already: it is ``alpha / rho``.
     """
     for p in range(first, last):
         U = factors[p]
@@ -396,7 +399,11 @@ def adjoint_prefixes(
             x = np.empty(count)
             for q in range(count):
                 x[q] = alpha_bars[p, b, order[q]]
-            substitute(U, count, ones)
+            if codes[p, b] == FREE:
+                for q in range(count):
+                    ones[q] = alphas[p, b, order[q]] / rhos[p, b]
+            else:
+                substitute(U, count, ones)
             substitute(U, count, x)
             mu = (x.sum() + rho_bars[p, b]) / ones.sum()
             for q in range(count):

@@ -34,6 +34,9 @@ from forgetmem.svm.gradient import Sensitivities, sensitivities
 #: of kernel values never underflow, which would be slow.
 _LEAST = -80.0
 
+#: Problems whose kernel matrices are made together: temporaries stay in the cache.
+_SLICE = 8
+
 Adjoint = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -65,27 +68,33 @@ class Prefixes:
             Symmetric, 1 on the diagonal. On the CPU only pairs within some prefix were
             computed from inner products; the others are their mirror images.
         """
-        scale = (2.0 * self.gamma.detach().double()).sqrt()[:, None, None]
-        keys = scale * self.keys.detach().double()
+        P, n, _ = self.keys.shape
+        if self.keys.is_cuda:
+            out = self.keys.new_empty(P, n, n, dtype=torch.float64)
+            self._fill(out, 0, P)
+            lower = out.tril(-1)
+            return lower + lower.transpose(1, 2) + torch.eye(n, device=out.device)
+        out = torch.from_numpy(np.empty((P, n, n)))  # huge pages, unlike torch's
+        for first in range(0, P, _SLICE):
+            self._fill(out, first, first + _SLICE)
+        mirror(out.numpy())
+        return out
+
+    def _fill(self, out: Tensor, first: int, last: int) -> None:
+        # The kernel of keys and all keys up to their prefix, for a slice of problems.
+        gamma = self.gamma[first:last].detach().double()
+        keys = self.keys[first:last].detach().double()
+        keys = (2.0 * gamma).sqrt()[:, None, None] * keys
         half = -0.5 * (keys * keys).sum(-1, keepdim=True)
         ones = torch.ones_like(half)
         left = torch.cat([keys, half, ones], dim=-1)
         right = torch.cat([keys, ones, half], dim=-1).transpose(1, 2)
-        n = keys.shape[1]
-        if keys.is_cuda:
-            out = keys.new_empty(len(keys), n, n)
-        else:  # numpy asks for huge pages, which torch does not
-            out = torch.from_numpy(np.empty((len(keys), n, n)))
         start = 0
         for end in self.ends:
             part = torch.bmm(left[:, start:end], right[:, :, :end])
-            out[:, start:end, :end] = part.clamp_(min=_LEAST, max=0.0).exp_()
+            part.clamp_(min=_LEAST, max=0.0).exp_()
+            out[first:last, start:end, :end] = part
             start = end
-        if out.is_cuda:
-            lower = out.tril(-1)
-            return lower + lower.transpose(1, 2) + torch.eye(n, device=out.device)
-        mirror(out.numpy())
-        return out
 
 
 @dataclass(frozen=True)
@@ -195,6 +204,8 @@ def solve_by_pivoting(problems: Prefixes, K: Tensor) -> Solved:
                 codes,
                 kept[0],
                 factors,
+                alpha,
+                rho,
                 bars,
                 levels,
                 v,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from forgetmem.errors import InvalidInputError
-from forgetmem.lm.attention import GateConfig, Projections, SVAttention
+from forgetmem.lm.attention import Gain, GateConfig, Projections, SVAttention
 from forgetmem.lm.baselines import (
     Control,
     ControlAttention,
@@ -29,6 +29,7 @@ GATES = {
     "rbf": GateConfig(chunk=8, readout="rbf"),
     "rbf raw": GateConfig(chunk=8, readout="rbf", keys="raw", multiplier="alpha"),
     "short": GateConfig(chunk=4),
+    "gain": GateConfig(chunk=8, multiplier="weight", gain=-2.0),
 }
 
 
@@ -38,7 +39,8 @@ def _modules() -> dict[str, nn.Module]:
         f"sv {name}": SVAttention(E, H, config) for name, config in GATES.items()
     }
     for control in Control:
-        found[control.value] = ControlAttention(E, H, control.value, chunk=8, recent=5)
+        gate = GateConfig(chunk=8, gain=-0.5)
+        found[control.value] = ControlAttention(E, H, control.value, gate, recent=5)
     found["softmax"] = SoftmaxAttention(E, H)
     found["unfused"] = SoftmaxAttention(E, H, fused=False)
     found["window"] = SlidingWindow(E, H, 6)
@@ -140,10 +142,32 @@ def test_readout_equals_a_plain_softmax(share: float) -> None:
         assert torch.allclose(mine, other, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["sv default", "uniform", "recent"])
+def test_a_low_gain_closes_the_prefix(name: str) -> None:
+    """With a gain of -100 a gate or a control reads its own chunk only."""
+    modules = _modules()
+    modules[name].load_state_dict(modules["local"].state_dict(), strict=False)
+    nn.init.constant_(modules[name].gain.stored, -100.0 / Gain.STEP)
+    x = torch.randn(2, 29, E, dtype=torch.float64)
+    assert torch.allclose(modules[name](x), modules["local"](x), atol=1e-12)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_gain_starts_where_it_is_told_and_learns_if_it_may(learned: bool) -> None:
+    """The initial gain is the setting's; only a learned one has a gradient."""
+    gate = GateConfig(chunk=8, gain=-1.5, learn_gain=learned)
+    layer = SVAttention(E, H, gate)
+    assert torch.equal(layer.gain(), torch.full((H,), -1.5))
+    layer(torch.randn(2, 29, E)).square().sum().backward()
+    found = layer.gain.stored.grad
+    assert (found is not None and bool((found != 0.0).all())) == learned
+
+
 def test_open_control_is_full_attention() -> None:
     """Multiplier 1 on every prefix key is softmax attention."""
     modules = _modules()
-    modules["open"].load_state_dict(modules["softmax"].state_dict())
+    modules["open"].load_state_dict(modules["softmax"].state_dict(), strict=False)
+    nn.init.zeros_(modules["open"].gain.stored)
     x = torch.randn(2, 29, E, dtype=torch.float64)
     assert torch.allclose(modules["open"](x), modules["softmax"](x), atol=1e-12)
 
@@ -217,6 +241,7 @@ def test_nan_in_one_sequence_stays_there() -> None:
         {"keys": "cooked"},
         {"multiplier": "x"},
         {"readout": "x"},
+        {"gain": float("nan")},
     ],
 )
 def test_bad_gate_settings_are_named(settings: dict[str, object]) -> None:

@@ -56,6 +56,7 @@ def _text(n: int, seed: int = 0) -> Tensor:
         {"multiplier": "weight"},
         {"readout": "rbf"},
         {"C": 0.1},
+        {"multiplier": "weight", "gain": -2.0},
     ],
 )
 @pytest.mark.parametrize("step", [1, 5, 61])
