@@ -21,8 +21,10 @@ import json
 import lzma
 import random
 import re
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,18 +79,27 @@ def embed(
     encode: Callable[[list[str]], np.ndarray] = minilm,
     cache: Path = CACHE,
 ) -> np.ndarray:
-    """Unit vectors of texts, or the cached ones."""
+    """Unit vectors of texts; each text is embedded once and then read from a cache."""
     cache.mkdir(parents=True, exist_ok=True)
-    mark = "" if encode is minilm else f"{encode.__name__}\x00"
-    name = hashlib.sha256((mark + "\x00".join(texts)).encode()).hexdigest()[:16]
-    file = cache / f"{name}.npy"
-    if not file.exists():
-        print(f"embedding {len(texts)} texts", file=sys.stderr)
-        distinct = sorted(set(texts))
-        place = {text: at for at, text in enumerate(distinct)}
-        X = encode(distinct).astype(np.float32)
-        np.save(file, X[[place[text] for text in texts]])
-    X = np.load(file).astype(np.float64)
+    with closing(sqlite3.connect(cache / f"{encode.__name__}.sqlite")) as store, store:
+        store.execute("CREATE TABLE IF NOT EXISTS v (k BLOB PRIMARY KEY, x BLOB)")
+        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
+        known = {key for (key,) in store.execute("SELECT k FROM v")}
+        missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in known}
+        for start in range(0, len(missing), 2048):
+            some = list(missing.items())[start : start + 2048]
+            print(f"embedding {start} of {len(missing)} texts", file=sys.stderr)
+            found = encode([text for _, text in some]).astype(np.float32)
+            rows = [(k, x.tobytes()) for (k, _), x in zip(some, found, strict=True)]
+            store.executemany("INSERT INTO v VALUES (?, ?)", rows)
+            store.commit()
+        wanted = set(keys)
+        vectors = {
+            key: np.frombuffer(x, dtype=np.float32)
+            for key, x in store.execute("SELECT k, x FROM v")
+            if key in wanted
+        }
+    X = np.array([vectors[key] for key in keys], dtype=np.float64)
     lengths = np.linalg.norm(X, axis=1, keepdims=True)
     return np.asarray(X / np.where(lengths > 0.0, lengths, 1.0))
 

@@ -14,6 +14,7 @@ langchain-chroma and llama-index-vector-stores-chroma.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import importlib.metadata
 import json
@@ -22,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -419,8 +421,36 @@ def versions() -> dict[str, str]:
     return found
 
 
+def section(result: dict[str, Any]) -> str:
+    """The part of the README."""
+    header = ["store", "call", "texts", "vectors", "hashes", "indexed again", "proof"]
+    rows = [
+        [
+            f"{one['framework']} {one['store']}",
+            one["call"],
+            str(one["texts"]),
+            str(one["vectors"]),
+            str(one["hashes"]),
+            str(one["indexed_again"]),
+            one["proof"],
+        ]
+        for one in result["outcomes"]
+    ]
+    return f"""## What is left after each framework's own deletions?
+
+`{result["machine"]["command"]}`; {result["deleted"]} of {result["documents"]} messages
+deleted by the framework's own call, everything saved the documented way, every byte of the
+store's folder searched, and the {result["deleted"]} offered to it again.
+
+{markdown(header, rows)}
+"""
+
+
 def main() -> None:
     """Run every case, print a table and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="the same: it is small")
+    small = parser.parse_args().small
     outcomes = []
     for case in CASES:
         try:
@@ -434,7 +464,7 @@ def main() -> None:
     rows = [[str(value) for value in asdict(one).values()][:-1] for one in outcomes]
     print(markdown(header, rows))
     save(
-        "framework_deletes",
+        "framework_deletes_small" if small else "framework_deletes",
         {
             "machine": machine(),
             "frameworks": versions(),

@@ -1,244 +1,275 @@
 """Are the answers at least as good as plain vector search, and better with copies?
 
-Recall@10 of cosine, MMR, de-duplication on write and support ranking, on
+    python benchmarks/retrieval.py --data PATH [--only NAME ...]
+    python benchmarks/retrieval.py --small
 
-- ``scifact``: the 5,183 abstracts of BEIR SciFact and its 300 test claims;
-- ``redundant``: the abstracts that these claims cite, 150 of them in 12 versions each;
-- ``mixed``: the whole corpus with those versions;
-- ``medquad``: 4,000 answers of MedQuAD, each to be found by its question.
-
-    python benchmarks/retrieval.py --scifact PATH --medquad PATH
-
-PATH are folders with ``corpus.jsonl.gz``, ``queries.jsonl.gz``, ``qrels/test.tsv``, and
-with ``medquad.jsonl.xz``. Embeddings are MiniLM's, and are kept in ``--cache``.
+Recall@10 and nDCG@10 of plain cosine, MMR, de-duplication on write, k-centre and random
+selections of as many records as our support, and support ranking, on every collection
+of `corpora` that is found under PATH. Embeddings are MiniLM's, kept in a cache.
+A label counts once, however many records that carry it are in the answer.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import hashlib
-import json
-import lzma
-import random
-import re
+import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from corpora import CACHE, SEED, Collection, Part, embed, full, minilm, small
 from report import machine, markdown, save
-
-from forgetmem import ForgettableMemory
-from forgetmem.embedding import as_embedder
 
 K = 10
 FETCH = 50
-SEED = 7
+COSINE, SUPPORT = "plain cosine", "support ranking"
+RESAMPLES = 4000
+
+#: The rows of an answer to each query, and the share of the records that is kept.
+Answers = tuple[list[list[int]], float]
+Encode = Callable[[list[str]], np.ndarray]
+Method = Callable[[np.ndarray, np.ndarray], Answers]
 
 
-@dataclass(frozen=True)
-class Collection:
-    """Texts of documents, and queries with the documents they should find."""
-
-    name: str
-    documents: list[str]
-    X: np.ndarray
-    queries: np.ndarray
-    relevant: list[set[str]]
+def by_cosine(X: np.ndarray, Q: np.ndarray, rows: np.ndarray) -> list[list[int]]:
+    """The nearest of some rows."""
+    answers = []
+    for q in Q:
+        order = np.argsort(-(X[rows] @ q), kind="stable")[:K]
+        answers.append([int(rows[at]) for at in order])
+    return answers
 
 
-def embed(texts: list[str], cache: Path) -> np.ndarray:
-    """Embed texts, or read them from the cache."""
-    cache.mkdir(parents=True, exist_ok=True)
-    name = hashlib.sha256("\x00".join(texts).encode()).hexdigest()[:16]
-    file = cache / f"{name}.npy"
-    if not file.exists():
-        print(f"embedding {len(texts)} texts", file=sys.stderr)
-        np.save(file, as_embedder(None).encode(texts))
-    return np.load(file)
-
-
-def read_scifact(
-    folder: Path,
-) -> tuple[dict[str, str], dict[str, str], dict[str, set[str]]]:
-    """Read texts, claims and what each claim cites."""
-    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    texts = {r["_id"]: r["title"] + " " + " ".join(r["sentences"]) for r in rows}
-    with gzip.open(folder / "queries.jsonl.gz", "rt", encoding="utf-8") as lines:
-        claims = {r["_id"]: r["text"] for r in map(json.loads, lines)}
-    cited: dict[str, set[str]] = {}
-    for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
-        query, document, grade = line.split("\t")
-        if int(grade) > 0:
-            cited.setdefault(query, set()).add(document)
-    return texts, claims, cited
-
-
-def edited(text: str, rng: random.Random) -> str:
-    """Make another version: a sentence less, two others swapped, a few words cut."""
-    sentences = re.split(r"(?<=[.!?]) +", text)
-    if len(sentences) > 3:
-        del sentences[rng.randrange(1, len(sentences))]
-        at = rng.randrange(1, len(sentences) - 1)
-        sentences[at], sentences[at + 1] = sentences[at + 1], sentences[at]
-    words = " ".join(sentences).split(" ")
-    return " ".join(word for word in words if rng.random() > 0.03)
-
-
-def scifact_collections(folder: Path, cache: Path, small: bool) -> list[Collection]:
-    """Build the three collections from SciFact."""
-    rng = random.Random(SEED)
-    texts, claims, cited = read_scifact(folder)
-    names = sorted(cited)
-    queries = embed([claims[name] for name in names], cache)
-    relevant = [cited[name] for name in names]
-    wanted = sorted(set().union(*relevant))
-    many = set(rng.sample(wanted, 150))
-    versions = {
-        name: [edited(texts[name], rng) for _ in range(12)] for name in sorted(many)
-    }
-    redundant = [
-        (name, text) for name in wanted for text in versions.get(name, [texts[name]])
-    ]
-    whole = sorted(texts.items())
-    if small:
-        whole = [(n, t) for n, t in whole if n in set(wanted)] + whole[:500]
-    mixed = [(n, t) for n, t in whole if n not in many] + [
-        (n, t) for n in sorted(many) for t in versions[n]
-    ]
-    return [
-        Collection(
-            label,
-            [name for name, _ in rows],
-            embed([text for _, text in rows], cache),
-            queries,
-            relevant,
-        )
-        for label, rows in (
-            ("redundant", redundant),
-            ("scifact", whole),
-            ("mixed", mixed),
-        )
-    ]
-
-
-def medquad_collection(folder: Path, cache: Path, small: bool) -> Collection:
-    """Take 4,000 answers, each to be found by its question."""
-    with lzma.open(folder / "medquad.jsonl.xz", "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    rng = random.Random(SEED)
-    rows = rng.sample(rows, 400 if small else 4000)
-    names = [str(number) for number in range(len(rows))]
-    asked = rng.sample(range(len(rows)), min(1000, len(rows)))
-    return Collection(
-        "medquad",
-        names,
-        embed([row["answer"] for row in rows], cache),
-        embed([rows[at]["question"] for at in asked], cache),
-        [{names[at]} for at in asked],
-    )
-
-
-Ranking = Callable[[np.ndarray], list[int]]
-
-
-def by_mmr(X: np.ndarray, trade: float) -> Ranking:
+def mmr(trade: float) -> Method:
     """Maximal marginal relevance over the 50 nearest."""
 
-    def rank(q: np.ndarray) -> list[int]:
-        cosines = X @ q
-        near = list(np.argsort(-cosines)[:FETCH])
-        answer: list[int] = []
-        while near and len(answer) < K:
-            redundancy = (
-                (X[near] @ X[answer].T).max(axis=1) if answer else np.zeros(len(near))
-            )
-            score = trade * cosines[near] - (1.0 - trade) * redundancy
-            answer.append(int(near.pop(int(np.argmax(score)))))
-        return answer
+    def answer(X: np.ndarray, Q: np.ndarray) -> Answers:
+        answers = []
+        for q in Q:
+            cosines = X @ q
+            near = np.argsort(-cosines, kind="stable")[:FETCH]
+            relevance, between = cosines[near], X[near] @ X[near].T
+            chosen: list[int] = []
+            closest = np.zeros(len(near))
+            for _ in range(min(K, len(near))):
+                score = trade * relevance - (1.0 - trade) * closest
+                score[chosen] = -np.inf
+                best = int(np.argmax(score))
+                closest = (
+                    np.maximum(closest, between[best]) if chosen else between[best]
+                )
+                chosen.append(best)
+            answers.append([int(near[at]) for at in chosen])
+        return answers, 1.0
 
-    return rank
+    return answer
 
 
-def by_memory(X: np.ndarray, ranking: str, **settings: float) -> Ranking:
+def without_copies(threshold: float) -> Method:
+    """A store that refuses what resembles a stored record."""
+
+    def answer(X: np.ndarray, Q: np.ndarray) -> Answers:
+        kept: list[int] = []
+        for row in range(len(X)):
+            if not kept or (X[kept] @ X[row]).max() < threshold:
+                kept.append(row)
+        return by_cosine(X, Q, np.array(kept)), len(kept) / len(X)
+
+    return answer
+
+
+def k_centre(X: np.ndarray, count: int) -> np.ndarray:
+    """Greedy k-centre: the row farthest from the chosen ones, again and again."""
+    chosen = [0]
+    closest = X @ X[0]
+    while len(chosen) < count:
+        chosen.append(int(np.argmin(closest)))
+        closest = np.maximum(closest, X @ X[chosen[-1]])
+    return np.array(sorted(chosen))
+
+
+def memory(ranking: str, **settings: Any) -> Method:
     """Search a `ForgettableMemory` of these vectors."""
-    memory = ForgettableMemory(**settings)
-    ids = [f"{row:06d}" for row in range(len(X))]
-    memory.add([""] * len(X), ids=ids, embeddings=X)
-    return lambda q: [int(hit.id) for hit in memory.search(q, K, ranking=ranking)]
+
+    def answer(X: np.ndarray, Q: np.ndarray) -> Answers:
+        from forgetmem import ForgettableMemory
+
+        with ForgettableMemory(**settings) as filled:
+            ids = [f"{row:06d}" for row in range(len(X))]
+            filled.add([""] * len(X), ids=ids, embeddings=X)
+            answers = [
+                [int(hit.id) for hit in filled.search(q, K, ranking=ranking)] for q in Q
+            ]
+            share = filled.stats()["support"] / len(X)
+        return answers, share if ranking == "support" else 1.0
+
+    return answer
 
 
-def without_copies(X: np.ndarray, threshold: float) -> np.ndarray:
-    """Rows that a store keeps which refuses what resembles a stored one."""
-    kept: list[int] = []
-    for row in range(len(X)):
-        if not kept or (X[kept] @ X[row]).max() < threshold:
-            kept.append(row)
-    return np.array(kept)
-
-
-def rankings(X: np.ndarray) -> dict[str, Ranking]:
+def methods(budget: int, settings: dict[str, Any]) -> dict[str, Method]:
     """Every method, by its name in the table."""
-
-    def deduplicated(threshold: float) -> Ranking:
-        kept = without_copies(X, threshold)
-        return lambda q: [int(kept[at]) for at in np.argsort(-(X[kept] @ q))[:K]]
-
+    rng = np.random.default_rng(SEED)
     return {
-        "plain cosine top-k": by_memory(X, "similarity"),
-        "MMR, λ 0.5": by_mmr(X, 0.5),
-        "MMR, λ 0.7": by_mmr(X, 0.7),
-        "de-duplicate on write at 0.9": deduplicated(0.9),
-        "de-duplicate on write at 0.95": deduplicated(0.95),
-        "support ranking": by_memory(X, "support"),
-        "support ranking, alike 0.925": by_memory(X, "support", alike=0.925),
-        "support ranking, δ = 0": by_memory(X, "support", diminish=0.0),
+        COSINE: memory("similarity", **settings),
+        "MMR, λ 0.5": mmr(0.5),
+        "MMR, λ 0.7": mmr(0.7),
+        "de-duplicate on write at 0.9": without_copies(0.9),
+        "de-duplicate on write at 0.95": without_copies(0.95),
+        "k-centre, as many as our support": lambda X, Q: (
+            by_cosine(X, Q, k_centre(X, budget)),
+            budget / len(X),
+        ),
+        "random, as many as our support": lambda X, Q: (
+            by_cosine(X, Q, np.sort(rng.permutation(len(X))[:budget])),
+            budget / len(X),
+        ),
+        SUPPORT: memory("support", **settings),
+        "support ranking, δ = 0": memory("support", **settings, diminish=0.0),
     }
 
 
-def recall(collection: Collection, rank: Ranking) -> float:
-    """Mean share of the relevant documents among the first ten."""
-    shares = []
-    for q, relevant in zip(collection.queries, collection.relevant, strict=True):
-        found = {collection.documents[row] for row in rank(q)}
-        shares.append(len(found & relevant) / len(relevant))
-    return float(np.mean(shares))
+def judge(part: Part, answers: list[list[int]]) -> np.ndarray:
+    """Recall@10 and nDCG@10 of each query, a label counted once."""
+    scores = np.zeros((len(answers), 2))
+    for at, (rows, wanted) in enumerate(zip(answers, part.wanted, strict=True)):
+        seen: set[str] = set()
+        gain = 0.0
+        for place, row in enumerate(rows):
+            label = part.labels[row]
+            if label in wanted and label not in seen:
+                seen.add(label)
+                gain += 1.0 / math.log2(place + 2)
+        best = sum(1.0 / math.log2(p + 2) for p in range(min(len(wanted), K)))
+        scores[at] = len(seen) / min(len(wanted), K), gain / best
+    return scores
+
+
+def interval(differences: np.ndarray, seed: int = SEED) -> list[float]:
+    """Mean of paired differences and its 95 % bootstrap interval."""
+    rng = np.random.default_rng(seed)
+    n = len(differences)
+    means = [differences[rng.integers(n, size=n)].mean() for _ in range(RESAMPLES)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return [float(differences.mean()), float(low), float(high)]
+
+
+def measure(
+    collection: Collection, encode: Encode, cache: Path, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Every method on one collection."""
+    scores: dict[str, list[np.ndarray]] = {}
+    kept: dict[str, float] = {}
+    records = sum(len(part.texts) for part in collection.parts)
+    for part in collection.parts:
+        X = embed(part.texts, encode, cache)
+        if not part.queries:
+            records -= len(part.texts)
+            continue
+        Q = embed(part.queries, encode, cache)
+        share = memory("support", **settings)(X, Q[:1])[1]
+        for name, method in methods(round(share * len(X)), settings).items():
+            answers, share = method(X, Q)
+            scores.setdefault(name, []).append(judge(part, answers))
+            kept[name] = kept.get(name, 0.0) + share * len(X)
+    each = {name: np.vstack(parts) for name, parts in scores.items()}
+    out: dict[str, Any] = {
+        "about": collection.about,
+        "redundant": collection.redundant,
+        "records": records,
+        "queries": len(each[COSINE]),
+        "methods": {},
+    }
+    for name, values in each.items():
+        gap = each[SUPPORT] - values
+        out["methods"][name] = {
+            "recall": float(values[:, 0].mean()),
+            "ndcg": float(values[:, 1].mean()),
+            "kept": kept[name] / records,
+            "support_minus_this": interval(gap[:, 0]),
+            "support_minus_this_ndcg": interval(gap[:, 1]),
+        }
+    return out
+
+
+def _signed(three: list[float]) -> str:
+    mean, low, high = three
+    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def tables(result: dict[str, Any]) -> str:
+    """Recall, nDCG and kept records; and the paired differences."""
+    found = result["collections"]
+    names = list(found)
+    parts = []
+    for key, head in (("recall", "recall@10"), ("ndcg", "nDCG@10"), ("kept", "kept")):
+        rows = []
+        for method in found[names[0]]["methods"]:
+            cells = [found[n]["methods"][method][key] for n in names]
+            label = f"**{method}**" if method == SUPPORT else method
+            text = [f"{c:.0%}" if key == "kept" else f"{c:.3f}" for c in cells]
+            rows.append([label, *text])
+        parts.append(markdown([head, *names], rows))
+    rivals = [COSINE, "MMR, λ 0.5", "MMR, λ 0.7", "de-duplicate on write at 0.9"]
+    rows = [
+        [
+            name,
+            *(_signed(one["methods"][rival]["support_minus_this"]) for rival in rivals),
+        ]
+        for name, one in found.items()
+    ]
+    parts.append(markdown(["recall@10 of support ranking minus", *rivals], rows))
+    return "\n\n".join(parts)
+
+
+def section(result: dict[str, Any]) -> str:
+    """The part of the README."""
+    about = "\n".join(
+        f"- *{name}*: {one['about']} ({one['records']:,} records, "
+        f"{one['queries']:,} queries)"
+        for name, one in result["collections"].items()
+    )
+    return f"""## Are the answers at least as good as plain vector search?
+
+`{result["machine"]["command"]}`. {result["embedder"]} embeddings; a label counts once,
+however many records that carry it are in the answer; differences are paired, with 95 %
+bootstrap intervals over the queries.
+
+{about}
+
+{tables(result)}
+"""
 
 
 def main() -> None:
     """Run every method on every collection."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scifact", type=Path, required=True)
-    parser.add_argument("--medquad", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path(".cache/embeddings"))
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--only", nargs="*", default=[], help="names of collections")
+    parser.add_argument("--small", action="store_true", help="shipped texts only")
     options = parser.parse_args()
-    collections = [
-        *scifact_collections(options.scifact, options.cache, options.small),
-        medquad_collection(options.medquad, options.cache, options.small),
-    ]
-    table: dict[str, dict[str, float]] = {}
-    for collection in collections:
-        X = collection.X / np.linalg.norm(collection.X, axis=1, keepdims=True)
-        for name, rank in rankings(X).items():
-            table.setdefault(name, {})[collection.name] = recall(collection, rank)
-    names = [collection.name for collection in collections]
-    print(
-        markdown(
-            ["recall@10", *names],
-            [[name, *(f"{row[n]:.3f}" for n in names)] for name, row in table.items()],
-        )
-    )
-    sizes = {
-        c.name: {"texts": len(c.X), "queries": len(c.queries)} for c in collections
+    if not options.small and options.data is None:
+        parser.error("--data PATH or --small")
+    collections = small() if options.small else full(options.data)
+    chosen = [c for c in collections if not options.only or c.name in options.only]
+    found = {}
+    for collection in chosen:
+        print(collection.name, file=sys.stderr)
+        found[collection.name] = measure(collection, minilm, options.cache, {})
+    result = {
+        "machine": machine(),
+        "embedder": "MiniLM",
+        "seed": SEED,
+        "k": K,
+        "collections": found,
     }
-    save(
-        "retrieval",
-        {"machine": machine(), "seed": SEED, "k": K, "sizes": sizes, "recall": table},
-    )
+    print(tables(result))
+    if options.small:
+        save("retrieval_small", result)
+    elif not options.only:
+        save("retrieval", result)
 
 
 if __name__ == "__main__":

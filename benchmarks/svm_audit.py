@@ -1,9 +1,10 @@
 """Does the solver forget exactly, in every regime, and do its certificates hold?
 
-    python benchmarks/svm_audit.py [--physionet PATH] [--trials 300] [--only NAME]
+    python benchmarks/svm_audit.py [--data PATH] [--small] [--only NAME]
 
-PATH is a folder with ``set-a.csv.xz`` of the PhysioNet/CinC Challenge 2012; without it
-the hours of intensive care are made ones of the same character. Four audits:
+PATH has a folder ``physionet2012`` with ``set-a.csv.xz`` of the PhysioNet/CinC
+Challenge 2012; without it the hours of intensive care are made ones of the same
+character. Four audits:
 
 - deletion: forget 2 rows, compare with rational solutions of what is left, with a refit
   in another row order, and with quadprog;
@@ -514,21 +515,123 @@ def audit(
     return result
 
 
+#: Regimes that share a line in the README.
+_LINES = {
+    "Gaussian": ["gaussian"],
+    "redundant (4 centres × 6, noise 0.02)": ["redundant"],
+    "ICU hours, distinct": ["icu"],
+    "random features": ["random features"],
+    "exact duplicates": ["exact duplicates"],
+    "near duplicates, 1e-3 to 1e-12": ["near duplicates"],
+    "collinear, constant": ["collinear", "constant"],
+    "ν n whole, C just above 1/n, hard margin": ["nu n", "C just", "hard margin"],
+    "γ from 1e-6 to 1e6": ["gamma "],
+    "scales from 1e-8 to 1e4": ["scale "],
+    "ICU hours, repeated ones kept": ["icu, hours"],
+    "no ridge (λ = 0), three regimes": [
+        "gaussian, no",
+        "redundant, no",
+        "features, no",
+    ],
+}
+
+
+def _line_of(name: str) -> str:
+    found = ""
+    for line, beginnings in _LINES.items():
+        if any(beginning in name for beginning in beginnings):
+            found = line
+    return found
+
+
+def section(result: dict[str, Any]) -> str:
+    """The part of the README."""
+    lines: dict[str, list[dict[str, Any]]] = {line: [] for line in _LINES}
+    for name, tally in result["deletion"].items():
+        lines[_line_of(name)].append(tally)
+    rows = []
+    for line, tallies in lines.items():
+        total = {
+            key: sum(tally[key] for tally in tallies)
+            for key in (
+                "trials",
+                "completed",
+                "same_partition",
+                "same_bits",
+                "exceeded",
+            )
+        }
+        ratios = [tally["median_ratio"] for tally in tallies if tally["median_ratio"]]
+        spread = sorted({f"{min(ratios):.1f}", f"{max(ratios):.1f}"}) if ratios else "-"
+        rows.append(
+            [
+                line,
+                f"{total['completed']:,}/{total['trials']:,}",
+                f"{100 * total['same_partition'] / total['trials']:.0f} %",
+                f"{100 * total['same_bits'] / total['trials']:.0f} %",
+                f"{max(tally['worst'] for tally in tallies):.0e}".replace("0e+00", "0"),
+                f"{max(tally['worst_quadprog'] for tally in tallies):.0e}",
+                " – ".join(spread),
+                str(total["exceeded"]),
+            ]
+        )
+    deviation = "1.1e-2 (4.2e-3 with its tie-break)"
+    paper = ["the paper (four regimes)", "1,199/1,200", "52 to 100 %", "-", deviation]
+    rows.append([*paper, "-", "-", "-"])
+    header = [
+        "forget 2 rows of 22 to 40",
+        "completed",
+        "partitions",
+        "bits of a refit in another order",
+        "worst deviation",
+        "quadprog's",
+        "bound / true, median",
+        "bounds exceeded",
+    ]
+    counts = result["sequential"]
+    corrupted = sum(tally["corrupted"] for tally in result["deletion"].values())
+    caught = sum(tally["caught"] for tally in result["deletion"].values())
+    gradient = max(line["relative_error"] for line in result["gradients"])
+    return f"""## Does the solver forget exactly, and do its certificates hold?
+
+`{result["machine"]["command"]}`; ν = {result["nu"]}, γ = 1/4, C = 1/(ν n) of the full
+set; ICU hours: {result["icu"]}. Two rows are forgotten and the decision function is
+compared with the optimum in rational numbers.
+
+{markdown(header, rows)}
+
+The deviation is 0 because every stored number is the exact one rounded once. Of
+{corrupted:,} corrupted coefficients (one last digit, 1e-12, 1e-6, two exchanged) that were
+further from the optimum than the stated bound, the certificate caught {caught:,}.
+
+Interleaved adds and forgets over 16 to 512 rows, a quarter of the trajectories with near
+copies and a quarter on an arc: {counts["identical"]:,} of {counts["operations"]:,} states
+have the bits of a fit from scratch in another order, {counts["exceptions"]} exceptions;
+{counts["rescues"]} operations were finished by the active set. (The paper: 66 of 80
+trajectories, or all 5,120 operations with 92 rescues.) Derivatives by the maintained
+inverse agree with central differences to {gradient:.0e}, relative, for coefficients,
+decisions and a readout.
+"""
+
+
 def main() -> None:
     """Run, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--physionet", type=Path)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--trajectories", type=int, default=80)
     parser.add_argument("--operations", type=int, default=64)
+    parser.add_argument("--small", action="store_true", help="a thirtieth of the size")
     parser.add_argument("--only", default="", help="regimes whose name has this in it")
     given = parser.parse_args()
-    result = audit(
-        given.physionet, given.trials, given.trajectories, given.operations, given.only
-    )
+    path = given.data / "physionet2012" if given.data else None
+    sizes = (given.trials, given.trajectories, given.operations)
+    if given.small:
+        sizes = (10, 3, 64)
+    result = audit(path, *sizes, given.only)
     print(show(result))
     if not given.only:
-        print(save("svm_audit", result))
+        print(save("svm_audit_small" if given.small else "svm_audit", result))
 
 
 if __name__ == "__main__":
