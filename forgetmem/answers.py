@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray, as_matrix
-from forgetmem.distances import dot_at_least, dots
+from forgetmem.distances import dots
 from forgetmem.errors import InvalidInputError
 from forgetmem.filters import Filter
 from forgetmem.groups import Role
-from forgetmem.index import FaissIndex
+from forgetmem.index import ScanIndex
 from forgetmem.jit import compiled
 from forgetmem.metadata import load_metadata
 from forgetmem.ranking import (
@@ -259,11 +259,12 @@ def _look_alikes(
     state: NamespaceState, matching: Matching, row: int
 ) -> tuple[tuple[str, ...], int]:
     X, alike = state.table.X, state.settings.alike
+    index = ScanIndex(state.table)
     if alike >= state.grouping.link:
         near = state.grouping.components.members(row)
-        near = near[dot_at_least(X[near], X[row], alike)]
+        near = near[index.reach(near, X[row], alike)]
     else:
-        near = FaissIndex(state.table).within(X[row], alike)
+        near = index.within(X[row], alike)
     near = near[near != row]
     if matching.rows is not None:
         near = near[matching.rows[near]]

@@ -277,7 +277,9 @@ def _gather(
 ) -> _Forgotten:
     records = list(fetch(tx, collection.namespace, ids).values())
     rows = {state.entries[id].row for id in ids}
-    vectors = {state.keys[row]: state.table.X[row].tobytes() for row in sorted(rows)}
+    vectors = {
+        state.keys.key(row): state.table.X[row].tobytes() for row in sorted(rows)
+    }
     digest = collection.digest(state)
     return _Forgotten(
         records,

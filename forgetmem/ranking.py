@@ -1,4 +1,4 @@
-"""The two rankings of `search`, exact: what FAISS proposes is only where to look first.
+"""The two rankings of `search`, exact: what the index proposes is only where to look.
 
 Keys compared are ``-gamma * d2 + r * log(diminish)``, so an underflowing kernel never
 decides; ties go by id.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from forgetmem.distances import dot_at_least, dots, squared_distances
-from forgetmem.index import FaissIndex, VectorTable
+from forgetmem.distances import dots, squared_distances
+from forgetmem.index import ScanIndex, VectorTable
 
 #: Stored vectors and queries have norm 1 within this, so that
 #: ``d2 >= 2 - 2 * cosine - _NORM_SLACK``.
@@ -70,29 +70,6 @@ class Pool:
         return np.flatnonzero(alive if self.eligible is None else self.eligible)
 
 
-def _examine(
-    pool: Pool, q: Float32Array, count: int
-) -> tuple[IntArray, FloatArray, float]:
-    """Return the nearest eligible rows, their d2, and a lower bound on all others'."""
-    table = pool.table
-    if q.any() and (pool.eligible is None or 2 * pool.eligible.sum() > len(table)):
-        found = FaissIndex(table).search(q, count)
-        keep = found.rows
-        if pool.eligible is not None:
-            keep = keep[pool.eligible[keep]]
-        distances = query_distances(table.X[keep], q)
-        return keep, distances, 2.0 - 2.0 * found.bound - _NORM_SLACK
-    rows = pool.rows()
-    distances = query_distances(table.X[rows], q)
-    if count >= len(rows):
-        return rows, distances, math.inf
-    cut = np.partition(distances, count)[count]
-    near = distances < cut
-    if near.any():
-        return rows[near], distances[near], float(cut)
-    return rows, distances, math.inf
-
-
 def nearest(pool: Pool, q: Float32Array, k: int) -> list[int]:
     """Rank by cosine: the exact top `k`, ties by id.
 
@@ -107,14 +84,14 @@ def nearest(pool: Pool, q: Float32Array, k: int) -> list[int]:
     list of int
         Rows, best first.
     """
-    count = 2 * k + 16
+    count, X = k, pool.table.X
     while True:
-        rows, _, bound = _examine(pool, q, count)
-        cosines = dots(pool.table.X[rows], q)
-        order = smallest(-cosines, rows, pool.name, k)
+        found = ScanIndex(pool.table).search(q, count, pool.eligible)
+        cosines = dots(X[found.rows], q)
+        order = smallest(-cosines, found.rows, pool.name, k)
         worst = cosines[order[-1]] if len(order) == k else -math.inf
-        if math.isinf(bound) or worst > 1.0 - bound / 2.0 + _NORM_SLACK:
-            return [int(rows[position]) for position in order]
+        if math.isinf(found.bound) or worst > found.bound:
+            return [int(found.rows[position]) for position in order]
         count *= 4
 
 
@@ -185,14 +162,23 @@ class SupportRanking:
         answer = list(chosen)
         count = 4 * k + 32
         while len(answer) < k:
-            rows, distances, bound = _examine(pool, q, count)
-            keys = -self.gamma * distances
+            rows, bound = self._examine(pool, q, count)
+            keys = -self.gamma * query_distances(pool.table.X[rows], q)
             floor = -self.gamma * bound
             answer = self._greedy(pool, rows, keys, floor, k, answer)
             if math.isinf(bound):
                 break
             count *= 4
         return answer
+
+    def _examine(
+        self, pool: Pool, q: Float32Array, count: int
+    ) -> tuple[IntArray, float]:
+        """Return the nearest rows, and a lower bound on the distance of all others."""
+        if not q.any():
+            return pool.rows(), math.inf
+        found = ScanIndex(pool.table).search(q, count, pool.eligible)
+        return found.rows, 2.0 - 2.0 * found.bound - _NORM_SLACK
 
     def _greedy(
         self,
@@ -204,12 +190,18 @@ class SupportRanking:
         answer: list[int],
     ) -> list[int]:
         """Choose as long as no unexamined row could have been better."""
-        X = np.ascontiguousarray(pool.table.X[rows])
+        index, X = ScanIndex(pool.table), pool.table.X
         step = math.log(self.diminish) if self.diminish > 0.0 else -math.inf
         value = keys.copy()
         value[np.isin(rows, answer)] = -math.inf
+
+        def diminish(row: int) -> None:
+            open_ = np.flatnonzero(value > -math.inf)
+            alike = index.reach(rows[open_], X[row], self.alike)
+            value[open_[alike]] += step
+
         for row in answer:
-            self._diminish(value, X, pool.table.X[row], step)
+            diminish(row)
         answer = list(answer)
         while len(answer) < k:
             best = value.max(initial=-math.inf)
@@ -219,12 +211,5 @@ class SupportRanking:
             position = min(ties, key=lambda p: pool.name(int(rows[p])))
             answer.append(int(rows[position]))
             value[position] = -math.inf
-            self._diminish(value, X, X[position], step)
+            diminish(answer[-1])
         return answer
-
-    def _diminish(
-        self, value: FloatArray, X: Float32Array, x: Float32Array, step: float
-    ) -> None:
-        open_ = np.flatnonzero(value > -math.inf)
-        alike = open_[dot_at_least(X[open_], x, self.alike)]
-        value[alike] += step

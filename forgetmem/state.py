@@ -7,15 +7,25 @@ the state away and loads it again: the file is the truth.
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
 from forgetmem.errors import CorruptStoreError
-from forgetmem.groups import Grouping, GroupWeights, Horizons, PruneHorizon
+from forgetmem.groups import (
+    Grouping,
+    GroupWeights,
+    Horizons,
+    KeyTable,
+    PruneHorizon,
+    as_keys,
+    as_words,
+)
 from forgetmem.index import VectorTable
 from forgetmem.metadata import Json, load_metadata
 from forgetmem.settings import Settings
@@ -29,6 +39,10 @@ from forgetmem.store import (
     leaf,
     record_content,
 )
+from forgetmem.written import Written
+
+#: So many records are looked up at a time while a namespace is read.
+_CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,7 @@ class _Delta:
     put: dict[str, StoredRecord] = field(default_factory=dict)
     gone_keys: set[bytes] = field(default_factory=set)
     new_rows: set[int] = field(default_factory=set)
-    touched: set[int] = field(default_factory=set)
+    touched: list[IntArray] = field(default_factory=list)
 
 
 class NamespaceState:
@@ -73,7 +87,7 @@ class NamespaceState:
     def __init__(self, settings: Settings, dimension: int) -> None:
         self.settings = settings
         self.table = VectorTable(dimension)
-        self.keys: list[bytes] = []
+        self.keys = KeyTable()
         self.grouping = Grouping(
             self.table, self.keys, settings.link, settings.max_group
         )
@@ -82,13 +96,12 @@ class NamespaceState:
         )
         self.entries: dict[str, Entry] = {}
         self.tree = DigestTree()
-        self._row_of: dict[bytes, int] = {}
         self.horizons = Horizons(
-            self.table, self._row_of, self.grouping, self.weights, settings.gamma
+            self.table, self.keys, self.grouping, self.weights, settings.gamma
         )
         self._stored_horizons: dict[bytes, PruneHorizon] = {}
-        self._ids_at: dict[int, set[str] | str] = {}
-        self._written: dict[int, tuple[bytes, bytes, float, int]] = {}
+        self._ids_at: list[set[str] | str | None] = []
+        self._written = Written()
         self._parsed: dict[str, dict[str, Json]] = {}
         self._delta = _Delta()
         self.changed = False
@@ -133,21 +146,43 @@ class NamespaceState:
         return state
 
     def _read(self, tx: ReadTransaction, namespace: str, dimension: int) -> None:
-        keys, vectors = tx.matrix(namespace, dimension)
-        rows = self._add_atoms(keys, vectors)
-        atoms = {
-            key: (component, part, weight, role)
-            for key, component, part, weight, role in tx.atoms(namespace)
-        }
-        stored = [atoms[key] for key in keys]
-        self._written = dict(zip(rows.tolist(), stored, strict=True))
-        if len(rows):
-            components, parts, weights, roles = zip(*stored, strict=True)
-            self.grouping.restore(rows, list(components), list(parts))
-            self.weights.restore(rows, np.array(weights), np.array(roles))
-        for id, source_id, metadata, key, content in tx.records(namespace):
-            self._enter(id, source_id, metadata, self._row_of[key], content)
+        keys, vectors = tx.matrix(namespace, dimension, self.table.room)
+        rows = self.table.take(len(vectors))
+        self.keys.put(rows, keys)
+        self._ids_at = [None] * len(rows)
+        del keys  # before anything that stays is allocated behind it
+        self._restore(rows, tx.atoms(namespace))
+        records = tx.records(namespace)
+        while some := list(itertools.islice(records, _CHUNK)):
+            places = self.keys.rows_of([atom for _, _, _, atom, _ in some]).tolist()
+            for (id, source_id, metadata, _, content), row in zip(
+                some, places, strict=True
+            ):
+                if row < 0:
+                    raise KeyError
+                self._enter(id, source_id, metadata, row, content)
         self.load_horizons(tx, namespace)
+
+    def _restore(
+        self,
+        rows: IntArray,
+        atoms: Iterator[tuple[bytes, bytes, bytes, float, int]],
+    ) -> None:
+        keys, components, parts = bytearray(), bytearray(), bytearray()
+        weights, roles = array("d"), array("b")
+        for key, component, part, weight, role in atoms:
+            keys += key
+            components += component
+            parts += part
+            weights.append(weight)
+            roles.append(role)
+        if not np.array_equal(as_words(keys), self.keys.words[rows]):
+            raise KeyError
+        labels = as_words(components), as_words(parts)
+        found = np.array(weights), np.array(roles)
+        self._written.note(rows, labels, *found)
+        self.grouping.restore(rows, *labels)
+        self.weights.restore(rows, *found)
 
     def load_horizons(self, tx: ReadTransaction, namespace: str) -> None:
         """Read the horizons of pruned groups, which are no part of the state.
@@ -176,10 +211,13 @@ class NamespaceState:
         self.changed = True
         overwritten = [record.id for record in put if record.id in self.entries]
         loose = {self._leave(id) for id in [*erase, *overwritten]}
-        affected = self._put_all(put)
-        orphans = sorted(row for row in loose if row not in self._ids_at)
-        affected |= self._remove_atoms(np.array(orphans, dtype=np.int64))
-        self._solve(affected.difference(orphans))
+        rows, affected = self._make_rows(put)
+        empty = [row for row in loose.difference(rows) if self._ids_at[row] is None]
+        orphans = np.array(sorted(empty), dtype=np.int64)
+        affected = np.union1d(affected, self._remove_atoms(orphans))
+        self._solve(np.setdiff1d(affected, orphans))
+        for record, row in zip(put, rows, strict=True):
+            self._put(record, row)
         self.horizons.after_add(np.array(sorted(self._delta.new_rows), dtype=np.int64))
 
     def remove_rows(self, rows: IntArray) -> list[str]:
@@ -234,15 +272,16 @@ class NamespaceState:
         erased = sorted(delta.erased - delta.put.keys())
         found = tx.erase_records(namespace, erased)
         tx.put_records(namespace, [delta.put[id] for id in sorted(delta.put)])
-        gone = {key for key in delta.gone_keys if key not in self._row_of}
-        found += tx.erase_atoms(namespace, sorted(gone))
+        gone = sorted(key for key in delta.gone_keys if key not in self.keys)
+        found += tx.erase_atoms(namespace, gone)
         if found != len(erased) + len(gone):
             raise CorruptStoreError(
                 "what is to be erased cannot be found: the file is damaged",
                 table="record",
             )
-        tx.put_atoms(namespace, self._stored_atoms(delta.new_rows))
-        tx.update_atoms(namespace, self._updates(delta))
+        new, old = self._atoms_to_write(delta)
+        tx.put_atoms(namespace, new)
+        tx.update_atoms(namespace, old)
         self._write_horizons(tx, namespace)
         root = self.tree.root(settings)
         tx.put_root(namespace, root if self.entries else None)
@@ -260,6 +299,8 @@ class NamespaceState:
         list of str
         """
         at = self._ids_at[row]
+        if at is None:
+            return []
         return [at] if isinstance(at, str) else sorted(at)
 
     def metadata(self, id: str) -> dict[str, Json]:
@@ -317,36 +358,30 @@ class NamespaceState:
                 groups.append(group)
         return groups
 
-    def atoms_by_key(self) -> Mapping[bytes, int]:
-        """Return the row of every vector's key.
-
-        Returns
-        -------
-        mapping of bytes to int
-        """
-        return self._row_of
-
     def wipe(self) -> None:
         """Overwrite the vectors before the state is thrown away."""
         self.table.wipe()
 
-    def _put_all(self, put: Sequence[NewRecord]) -> set[int]:
+    def _make_rows(self, put: Sequence[NewRecord]) -> tuple[list[int], IntArray]:
+        """Return the row of each record's vector, and the rows to be solved."""
         keys = [atom_key(record.vector.tobytes()) for record in put]
-        unknown = dict.fromkeys(key for key in keys if key not in self._row_of)
-        first = {key: position for position, key in reversed(list(enumerate(keys)))}
-        affected: set[int] = set()
-        if unknown:
-            vectors = np.stack([put[first[key]].vector for key in unknown])
-            rows = self._add_atoms(list(unknown), vectors)
-            affected = self._regrouped(self.grouping.add(rows))
-            self._delta.new_rows |= set(rows.tolist())
-        for record, key in zip(put, keys, strict=True):
-            self._put(record, key)
-        return affected
+        rows = self.keys.rows_of(keys)
+        affected = rows[:0]
+        first = {keys[at]: at for at in np.flatnonzero(rows < 0)[::-1].tolist()}
+        if first:
+            unknown = dict(sorted(first.items(), key=lambda one: one[1]))
+            vectors = np.stack([put[at].vector for at in unknown.values()])
+            new = self.table.add(vectors)
+            self.keys.put(new, list(unknown))
+            missing = len(self.table.X) - len(self._ids_at)
+            self._ids_at += [None] * missing
+            affected = self._regrouped(self.grouping.add(new))
+            self._delta.new_rows |= set(new.tolist())
+            rows = self.keys.rows_of(keys)
+        return rows.tolist(), affected
 
-    def _put(self, record: NewRecord, key: bytes) -> None:
-        content = _content(record)
-        row = self._row_of[key]
+    def _put(self, record: NewRecord, row: int) -> None:
+        content, key = _content(record), self.keys.key(row)
         self._enter(record.id, record.source_id, record.metadata, row, content)
         self._delta.put[record.id] = StoredRecord(
             record.id, record.text, record.metadata, record.source_id, key, content
@@ -357,76 +392,63 @@ class NamespaceState:
     ) -> None:
         source = None if source_id is None else sys.intern(source_id)
         self.entries[id] = Entry(source, sys.intern(metadata), row)
-        at = self._ids_at.get(row)
+        at = self._ids_at[row]
         if at is None:
             self._ids_at[row] = id
         elif isinstance(at, str):
             self._ids_at[row] = {at, id}
         else:
             at.add(id)
-        self.tree.put(id, leaf(content, int(self.weights.role[row])))
+        self.tree.put(id, leaf(content, self.weights.role_of(row)))
 
     def _leave(self, id: str) -> int:
         entry = self.entries.pop(id)
         at = self._ids_at[entry.row]
-        if isinstance(at, str):
-            del self._ids_at[entry.row]
-        else:
+        if isinstance(at, set):
             at.discard(id)
             if len(at) == 1:
                 self._ids_at[entry.row] = at.pop()
+        else:
+            self._ids_at[entry.row] = None
         self.tree.discard(id)
         self._delta.erased.add(id)
         self._delta.put.pop(id, None)
         self._parsed.pop(entry.metadata, None)
         return entry.row
 
-    def _add_atoms(self, keys: list[bytes], vectors: Float32Array) -> IntArray:
-        rows = self.table.add(vectors)
-        self.keys.extend([b""] * (len(self.table.X) - len(self.keys)))
-        for row, key in zip(rows.tolist(), keys, strict=True):
-            self.keys[row] = key
-            self._row_of[key] = row
-        return rows
-
-    def _remove_atoms(self, rows: IntArray, *, forgotten: bool = True) -> set[int]:
+    def _remove_atoms(self, rows: IntArray, *, forgotten: bool = True) -> IntArray:
         if not len(rows):
-            return set()
+            return rows
         change = self.grouping.remove(rows)
         affected = self._regrouped(change)
-        gone = [self.keys[row] for row in rows.tolist()]
+        gone = [self.keys.key(row) for row in rows.tolist()]
         if forgotten:
             self.horizons.after_forget(gone, change[1])
         else:
             self.horizons.after_prune(gone)
         self.weights.clear(rows)
         self.table.remove(rows)
-        for row in rows.tolist():
-            key, self.keys[row] = self.keys[row], b""
-            self._delta.gone_keys.add(key)
-            self._delta.new_rows.discard(row)
-            self._delta.touched.discard(row)
-            del self._row_of[key]
-            self._written.pop(row, None)
+        self.keys.remove(rows)
+        self._written.clear(rows)
+        self._delta.gone_keys.update(gone)
+        self._delta.new_rows.difference_update(rows.tolist())
         return affected
 
-    def _regrouped(self, change: tuple[list[IntArray], IntArray]) -> set[int]:
+    def _regrouped(self, change: tuple[list[IntArray], IntArray]) -> IntArray:
         groups, touched = change
-        self._delta.touched |= set(touched.tolist())
-        return {int(row) for rows in groups for row in rows}
+        self._delta.touched.append(touched)
+        return np.concatenate([touched[:0], *groups])
 
-    def _solve(self, affected: set[int]) -> None:
-        groups = self.groups_of(np.array(sorted(affected), dtype=np.int64))
-        before = {row: int(self.weights.role[row]) for row in affected}
-        self.weights.solve(groups)
-        self._delta.touched |= affected
-        for row, role in before.items():
-            if int(self.weights.role[row]) != role:
-                for id in self.ids(row):
-                    content = self.tree.get(id)
-                    assert content is not None
-                    new = leaf(content[:-1], int(self.weights.role[row]))
-                    self.tree.put(id, new)
+    def _solve(self, affected: IntArray) -> None:
+        before = self.weights.role[affected]
+        self.weights.solve(self.groups_of(affected))
+        self._delta.touched.append(affected)
+        role = self.weights.role
+        for row in affected[role[affected] != before].tolist():
+            for id in self.ids(row):
+                content = self.tree.get(id)
+                assert content is not None
+                self.tree.put(id, leaf(content[:-1], int(role[row])))
 
     def _write_horizons(self, tx: WriteTransaction, namespace: str) -> None:
         for name, horizon in self.horizons.by_key.items():
@@ -434,33 +456,32 @@ class NamespaceState:
                 tx.put_certificate(namespace, name, horizon.to_json())
         self._stored_horizons = dict(self.horizons.by_key)
 
-    def _current(self, rows: set[int]) -> dict[int, tuple[bytes, bytes, float, int]]:
-        """Return what the file should say of rows, in the order of their keys."""
-        ordered = sorted(rows, key=lambda row: self.keys[row])
-        labels = self.grouping.labels(np.array(ordered, dtype=np.int64))
-        weight, role = self.weights.weight, self.weights.role
-        return {
-            row: (*label, float(weight[row]), int(role[row]))
-            for row, label in zip(ordered, labels, strict=True)
-        }
-
-    def _stored_atoms(self, rows: set[int]) -> list[StoredAtom]:
-        current = self._current(rows)
-        self._written.update(current)
-        return [
-            StoredAtom(self.keys[row], self.table.X[row].tobytes(), *values)
-            for row, values in current.items()
+    def _atoms_to_write(
+        self, delta: _Delta
+    ) -> tuple[list[StoredAtom], list[tuple[bytes, bytes, bytes, float, int]]]:
+        """Return the atoms that are new, and those of which something has changed."""
+        new = np.array(sorted(delta.new_rows), dtype=np.int64)
+        touched = np.unique(np.concatenate([new, *delta.touched]))
+        rows = touched[self.table.alive[touched]]
+        labels = self.grouping.labels(rows)
+        weight, role = self.weights.weight[rows], self.weights.role[rows]
+        differs = self._written.note(rows, labels, weight, role)
+        fresh = np.isin(rows, new)
+        found = list(
+            zip(
+                as_keys(self.keys.words[rows]),
+                *(as_keys(one) for one in labels),
+                weight.tolist(),
+                role.tolist(),
+                strict=True,
+            )
+        )
+        atoms = [
+            StoredAtom(key, self.table.X[rows[at]].tobytes(), *values)
+            for at in np.flatnonzero(fresh).tolist()
+            for key, *values in [found[at]]
         ]
-
-    def _updates(self, delta: _Delta) -> list[tuple[bytes, bytes, bytes, float, int]]:
-        current = self._current(delta.touched - delta.new_rows)
-        changed = {
-            row: values
-            for row, values in current.items()
-            if self._written.get(row) != values
-        }
-        self._written.update(changed)
-        return [(self.keys[row], *values) for row, values in changed.items()]
+        return atoms, [found[at] for at in np.flatnonzero(differs & ~fresh).tolist()]
 
 
 def _content(record: NewRecord) -> bytes:

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from forgetmem.groups import Grouping, GroupWeights
+from forgetmem.groups import Grouping, GroupWeights, KeyTable, as_keys
 from forgetmem.index import VectorTable
 
 
@@ -33,16 +33,14 @@ class Groups:
         self, d: int, link: float = 0.9, max_group: int | None = 512, C: float = 1.0
     ) -> None:
         self.table = VectorTable(d)
-        self.keys: list[bytes] = []
+        self.keys = KeyTable()
         self.grouping = Grouping(self.table, self.keys, link, max_group)
         self.weights = GroupWeights(self.table, 8.0, C, 1e-8)
 
     def add(self, vectors: np.ndarray) -> np.ndarray:
         """Add vectors and solve what changed."""
         rows = self.table.add(vectors)
-        self.keys.extend([b""] * (len(self.table.X) - len(self.keys)))
-        for row, vector in zip(rows.tolist(), vectors, strict=True):
-            self.keys[row] = key_of(vector)
+        self.keys.put(rows, [key_of(vector) for vector in vectors])
         self.weights.solve(self.grouping.add(rows)[0])
         return rows
 
@@ -51,16 +49,15 @@ class Groups:
         changed, _ = self.grouping.remove(rows)
         self.weights.clear(rows)
         self.table.remove(rows)
-        for row in rows.tolist():
-            self.keys[row] = b""
+        self.keys.remove(rows)
         self.weights.solve(changed)
 
     def state(self) -> dict[bytes, tuple[object, ...]]:
         """Return labels, group, weight and role by key."""
         return {
-            self.keys[row]: (
-                self.grouping.labels(np.array([row]))[0],
-                sorted(self.keys[other] for other in self.grouping.group(row)),
+            self.keys.key(row): (
+                *(as_keys(one) for one in self.grouping.labels(np.array([row]))),
+                sorted(self.keys.key(other) for other in self.grouping.group(row)),
                 float(self.weights.weight[row]),
                 int(self.weights.role[row]),
             )

@@ -10,8 +10,9 @@ from __future__ import annotations
 from forgetmem.groups.components import Components
 from forgetmem.groups.grouping import Grouping
 from forgetmem.groups.horizon import Horizons, PruneHorizon, horizon_of
+from forgetmem.groups.keys import KeyTable, Words, as_keys, as_words, order_of
 from forgetmem.groups.prune import removable
-from forgetmem.groups.weights import GroupWeights
+from forgetmem.groups.weights import GroupWeights, Roles
 from forgetmem.svm import Role
 
 __all__ = [
@@ -19,8 +20,14 @@ __all__ = [
     "GroupWeights",
     "Grouping",
     "Horizons",
+    "KeyTable",
     "PruneHorizon",
     "Role",
+    "Roles",
+    "Words",
+    "as_keys",
+    "as_words",
     "horizon_of",
+    "order_of",
     "removable",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
-from forgetmem.distances import dot_at_least
 from forgetmem.groups.join import find, join
-from forgetmem.index import FaissIndex, VectorTable
+from forgetmem.groups.keys import Words, order_of
+from forgetmem.index import ScanIndex, VectorTable
 
 #: Up to this many members a component is joined anew; a larger one is first walked.
 _SMALL = 1024
@@ -34,36 +34,44 @@ class Components:
 
     def __init__(self, table: VectorTable, threshold: float) -> None:
         self._table = table
-        self._index = FaissIndex(table)
+        self._index = ScanIndex(table)
         self.threshold = threshold
         self._parent: IntArray = np.empty(0, dtype=np.int64)
         self._members: dict[int, IntArray] = {}
 
-    def restore(self, rows: IntArray, labels: list[bytes]) -> None:
+    def restore(self, rows: IntArray, labels: Words) -> None:
         """Take over components that were stored.
 
         Parameters
         ----------
         rows : ndarray of int64
-            All rows of the table.
-        labels : list of bytes
+            Distinct rows of the table, ascending.
+        labels : ndarray of shape (n, 2), uint64
             Rows with equal labels are one component.
         """
         self._reserve()
         self._members.clear()
-        _, first, inverse, counts = np.unique(
-            np.array(labels, dtype=object),
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-        )
-        self._parent[rows] = rows[first][inverse]
-        order = np.argsort(inverse, kind="stable")
-        ends = np.cumsum(counts)
-        for component in np.flatnonzero(counts > 1):
-            start = ends[component] - counts[component]
-            members = rows[order[start : ends[component]]]
-            self._members[int(rows[first[component]])] = members
+        order = order_of(labels)
+        ordered = labels[order]
+        new = np.ones(len(rows), dtype=np.bool_)
+        new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        starts = np.append(np.flatnonzero(new), len(rows))
+        for at in np.flatnonzero(np.diff(starts) > 1).tolist():
+            members = np.sort(rows[order[starts[at] : starts[at + 1]]])
+            self._parent[members] = members[0]
+            self._members[int(members[0])] = members
+
+    def drop(self, rows: IntArray) -> None:
+        """Forget whole components, as if their rows had never been added.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            All members of some components.
+        """
+        for row in rows.tolist():
+            self._members.pop(row, None)
+        self._parent[rows] = rows
 
     def members(self, row: int) -> IntArray:
         """Return the rows of the component that holds `row`, ascending.
@@ -81,16 +89,61 @@ class Components:
             return self._members[root]
         return np.array([row], dtype=np.int64)
 
-    def add(self, rows: IntArray, wider: Components | None = None) -> list[int]:
+    def several(self) -> list[IntArray]:
+        """Return all components of two or more rows.
+
+        Returns
+        -------
+        list of ndarray of int64
+        """
+        return list(self._members.values())
+
+    def roots(self, rows: IntArray) -> IntArray:
+        """Return one member of each row's component, the same for all its rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+
+        Returns
+        -------
+        ndarray of int64
+        """
+        return self._parent[rows]
+
+    def shared(self, roots: IntArray) -> tuple[IntArray, list[IntArray]]:
+        """Find out which components have two or more rows.
+
+        Parameters
+        ----------
+        roots : ndarray of int64
+            As `roots` gives them.
+
+        Returns
+        -------
+        places : ndarray of int64
+            Their positions among `roots`.
+        members : list of ndarray of int64
+            The rows of each of them.
+        """
+        found = [
+            (place, self._members[root])
+            for place, root in enumerate(roots.tolist())
+            if root in self._members
+        ]
+        places = np.array([place for place, _ in found], dtype=np.int64)
+        return places, [members for _, members in found]
+
+    def add(self, rows: IntArray, among: IntArray | None = None) -> list[int]:
         """Take up new rows and unite what they link.
 
         Parameters
         ----------
         rows : ndarray of int64
             Rows that the table holds since the last call.
-        wider : Components, optional
-            Components at a lower threshold that hold `rows` already: no link leads
-            out of them, so nothing else is looked at.
+        among : ndarray of int64, optional
+            All rows that the new ones can be linked to, themselves included; by
+            default those of the table.
 
         Returns
         -------
@@ -99,14 +152,15 @@ class Components:
         """
         self._reserve()
         self._parent[rows] = rows
-        if wider is not None:
-            merges = self._join_inside(rows, wider)
-        elif self.threshold <= -1.0:
-            merges = self._unite(int(rows[0]), self._table.rows)
+        among = self._table.rows if among is None else among
+        if self.threshold <= -1.0:
+            merges = self._unite(int(rows[0]), among)
         elif len(rows) < _MANY:
-            merges = [merge for row in rows for merge in self._neighbours(int(row))]
+            merges = [
+                merge for row in rows for merge in self._neighbours(int(row), among)
+            ]
         else:
-            merges = self._join(rows, self._table.rows)
+            merges = self._join(rows, among)
         self._merge(merges)
         return sorted({int(self._parent[row]) for row in rows})
 
@@ -137,13 +191,13 @@ class Components:
     def _reserve(self) -> None:
         size = len(self._table.X)
         if size > len(self._parent):
-            grown = np.arange(max(size, 2 * len(self._parent)), dtype=np.int64)
+            grown = np.arange(max(size, len(self._parent) * 3 // 2), dtype=np.int64)
             grown[: len(self._parent)] = self._parent
             self._parent = grown
 
-    def _neighbours(self, row: int) -> list[tuple[int, int]]:
-        linked = self._index.within(self._table.X[row], self.threshold)
-        return self._unite(row, linked)
+    def _neighbours(self, row: int, among: IntArray) -> list[tuple[int, int]]:
+        linked = self._index.reach(among, self._table.X[row], self.threshold)
+        return self._unite(row, among[linked])
 
     def _unite(self, row: int, linked: IntArray) -> list[tuple[int, int]]:
         merges = []
@@ -157,15 +211,6 @@ class Components:
     def _join(self, rows: IntArray, among: IntArray) -> list[tuple[int, int]]:
         right = np.concatenate([rows, np.setdiff1d(among, rows)])
         return join(self._table.X, rows, right, self.threshold, self._parent)
-
-    def _join_inside(self, rows: IntArray, wider: Components) -> list[tuple[int, int]]:
-        merges: list[tuple[int, int]] = []
-        roots = wider._parent[rows]
-        for root in np.unique(roots):
-            members = wider.members(int(root))
-            if len(members) > 1:
-                merges += self._join(rows[roots == root], members)
-        return merges
 
     def _reconnect(self, left: IntArray) -> list[tuple[int, int]]:
         if self.threshold <= -1.0:
@@ -184,7 +229,7 @@ class Components:
             if not frontier or not len(unseen):
                 break
             row = frontier.pop()
-            near = dot_at_least(X[unseen], X[row], self.threshold)
+            near = self._index.reach(unseen, X[row], self.threshold)
             merges += self._unite(row, unseen[near])
             frontier.extend(int(other) for other in unseen[near])
             unseen = unseen[~near]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from forgetmem.arrays import IntArray
+from forgetmem.arrays import BoolArray, IntArray
 from forgetmem.groups.components import Components
+from forgetmem.groups.keys import KeyTable, Words
 from forgetmem.index import VectorTable
 
 
@@ -20,9 +21,9 @@ class Grouping:
     ----------
     table : VectorTable
         The vectors.
-    keys : list of bytes
-        Key of each row, 16 bytes, uniform (a hash of the vector); shared with the
-        caller, who keeps it as long as the table.
+    keys : KeyTable
+        Key of each row, uniform (a hash of the vector); shared with the caller, who
+        keeps it as long as the table.
     link : float
         Cosine that links two vectors; -1 or less makes one component.
     max_group : int or None
@@ -32,7 +33,7 @@ class Grouping:
     def __init__(
         self,
         table: VectorTable,
-        keys: list[bytes],
+        keys: KeyTable,
         link: float,
         max_group: int | None,
     ) -> None:
@@ -42,32 +43,30 @@ class Grouping:
         self.max_group = max_group
         self.components = Components(table, link)
         self.parts = Components(table, 1.0 - (1.0 - link) / 2.0)
+        self._divided: BoolArray = np.zeros(0, dtype=np.bool_)
         self._groups: dict[int, IntArray] = {}
-        self._group_of: dict[int, int] = {}
+        self._group_of: IntArray = np.empty(0, dtype=np.int64)
         self._next = 0
 
-    def restore(
-        self, rows: IntArray, components: list[bytes], parts: list[bytes]
-    ) -> None:
+    def restore(self, rows: IntArray, components: Words, parts: Words) -> None:
         """Take over stored components, without joining anything.
 
         Parameters
         ----------
         rows : ndarray of int64
-            All rows of the table.
-        components, parts : list of bytes
-            The stored label of each row.
+            All rows of the table, ascending.
+        components, parts : ndarray of shape (n, 2), uint64
+            The stored label of each row; parts count only in divided components.
         """
+        self._reserve()
         self.components.restore(rows, components)
-        if self._divides:
-            self.parts.restore(rows, parts)
-        seen: set[int] = set()
-        for row in rows:
-            if int(row) not in seen:
-                members = self.components.members(int(row))
-                if len(members) > 1:
-                    seen.update(members.tolist())
-                    self._regroup(members)
+        whole = self.components.several()
+        for members in whole:
+            self._divided[members] = self._is_divided(members)
+        divided = self._divided[rows]
+        self.parts.restore(rows[divided], parts[divided])
+        for members in whole:
+            self._regroup(members)
 
     def add(self, rows: IntArray) -> tuple[list[IntArray], IntArray]:
         """Take up new rows.
@@ -84,10 +83,15 @@ class Grouping:
         touched : ndarray of int64
             Rows of all components that changed, whose labels may have changed.
         """
+        self._reserve()
         changed = self.components.add(rows)
-        if self._divides:
-            self.parts.add(rows, self.components)
-        return self._rebuild(changed, set())
+        for row in changed:
+            members = self.components.members(row)
+            if self._is_divided(members):
+                new = members[~self._divided[members]]
+                self._divided[new] = True
+                self.parts.add(new, members)
+        return self._rebuild(changed, rows[:0])
 
     def remove(self, rows: IntArray) -> tuple[list[IntArray], IntArray]:
         """Leave out rows; the caller removes them from the table afterwards.
@@ -104,10 +108,16 @@ class Grouping:
         touched : ndarray of int64
             Rows that are left of the components that held the rows.
         """
-        if self._divides:
-            self.parts.remove(rows)
-        gone = {int(row) for row in rows}
-        return self._rebuild(self.components.remove(rows), gone)
+        divided = rows[self._divided[rows]]
+        self.parts.remove(divided)
+        self._divided[divided] = False
+        left = self.components.remove(rows)
+        for row in left:
+            members = self.components.members(row)
+            if self._divided[row] and not self._is_divided(members):
+                self.parts.drop(members)
+                self._divided[members] = False
+        return self._rebuild(left, rows)
 
     def group(self, row: int) -> IntArray:
         """Return the rows of the group that holds `row`, ascending.
@@ -120,10 +130,8 @@ class Grouping:
         -------
         ndarray of int64
         """
-        number = self._group_of.get(row)
-        if number is None:
-            return np.array([row], dtype=np.int64)
-        return self._groups[number]
+        number = int(self._group_of[row])
+        return np.array([row]) if number < 0 else self._groups[number]
 
     def groups(self) -> list[IntArray]:
         """Return all groups of two or more rows.
@@ -134,7 +142,7 @@ class Grouping:
         """
         return list(self._groups.values())
 
-    def labels(self, rows: IntArray) -> list[tuple[bytes, bytes]]:
+    def labels(self, rows: IntArray) -> tuple[Words, Words]:
         """Name the component and the part of each row, as functions of the set.
 
         Parameters
@@ -143,15 +151,15 @@ class Grouping:
 
         Returns
         -------
-        list of (bytes, bytes)
-            The smallest key of the component, and of the part.
+        components, parts : ndarray of shape (n, 2), uint64
+            The smallest key of the component, and of the part; a component that is
+            not divided is its own only part.
         """
-        names = _smallest_keys(self.components, rows, self._keys)
-        if not self._divides:
-            return [(name, name) for name in names]
-        return list(
-            zip(names, _smallest_keys(self.parts, rows, self._keys), strict=True)
-        )
+        components = self._smallest_keys(self.components, rows)
+        parts = components.copy()
+        divided = self._divided[rows]
+        parts[divided] = self._smallest_keys(self.parts, rows[divided])
+        return components, parts
 
     def is_whole_component(self, rows: IntArray) -> bool:
         """Tell whether a group is a component of its own, undivided.
@@ -167,43 +175,47 @@ class Grouping:
         """
         return len(self.components.members(int(rows[0]))) == len(rows)
 
-    @property
-    def _divides(self) -> bool:
-        return self.max_group is not None
+    def _is_divided(self, members: IntArray) -> bool:
+        return self.max_group is not None and len(members) > self.max_group
+
+    def _reserve(self) -> None:
+        size = len(self._table.X)
+        if size > len(self._group_of):
+            capacity = max(size, len(self._group_of) * 3 // 2)
+            numbers = np.full(capacity, -1, dtype=np.int64)
+            numbers[: len(self._group_of)] = self._group_of
+            divided = np.zeros(capacity, dtype=np.bool_)
+            divided[: len(self._divided)] = self._divided
+            self._group_of, self._divided = numbers, divided
 
     def _rebuild(
-        self, components: list[int], gone: set[int]
+        self, components: list[int], gone: IntArray
     ) -> tuple[list[IntArray], IntArray]:
-        before: set[bytes] = set()
-        for row in gone:
-            self._drop(row, before)
         touched = [self.components.members(row) for row in components]
-        for members in touched:
-            for row in members:
-                self._drop(int(row), before)
+        rows = np.concatenate([gone[:0], *touched])
+        before = self._drop(np.concatenate([gone, rows]))
         changed = []
         for members in touched:
             changed += [g for g in self._regroup(members) if g.tobytes() not in before]
-        rows = np.concatenate(touched) if touched else np.empty(0, dtype=np.int64)
         return changed, rows
 
-    def _drop(self, row: int, before: set[bytes]) -> None:
-        number = self._group_of.pop(row, None)
-        group = self._groups.pop(number, None) if number is not None else None
-        if group is not None:
-            before.add(group.tobytes())
+    def _drop(self, rows: IntArray) -> set[bytes]:
+        numbers = self._group_of[rows]
+        self._group_of[rows] = -1
+        numbers = np.unique(numbers[numbers >= 0])
+        return {self._groups.pop(number).tobytes() for number in numbers.tolist()}
 
     def _regroup(self, members: IntArray) -> list[IntArray]:
         groups = self._divide(members)
         for group in groups:
             if len(group) > 1:
                 self._groups[self._next] = group
-                self._group_of.update((int(row), self._next) for row in group)
+                self._group_of[group] = self._next
                 self._next += 1
         return groups
 
     def _divide(self, members: IntArray) -> list[IntArray]:
-        if self.max_group is None or len(members) <= self.max_group:
+        if not self._is_divided(members):
             return [members]
         groups: list[IntArray] = []
         seen: set[int] = set()
@@ -217,20 +229,20 @@ class Grouping:
     def _leaves(self, rows: IntArray, bit: int) -> list[IntArray]:
         if self.max_group is None or len(rows) <= self.max_group or bit == 128:
             return [rows] if len(rows) else []
-        ones = np.array(
-            [self._keys[row][bit >> 3] >> (7 - (bit & 7)) & 1 for row in rows],
-            dtype=np.bool_,
-        )
+        word, shift = divmod(bit, 64)
+        ones = self._keys.words[rows, word] >> np.uint64(63 - shift) & np.uint64(1) > 0
         return self._leaves(rows[~ones], bit + 1) + self._leaves(rows[ones], bit + 1)
 
-
-def _smallest_keys(
-    components: Components, rows: IntArray, keys: list[bytes]
-) -> list[bytes]:
-    names: dict[int, bytes] = {}
-    for row in rows:
-        if int(row) not in names:
-            members = components.members(int(row)).tolist()
-            name = min(keys[member] for member in members)
-            names.update((member, name) for member in members)
-    return [names[int(row)] for row in rows]
+    def _smallest_keys(self, components: Components, rows: IntArray) -> Words:
+        """Return the smallest key among the members of each row's component."""
+        roots, inverse = np.unique(components.roots(rows), return_inverse=True)
+        names = self._keys.words[roots]
+        places, shared = components.shared(roots)
+        if len(places):
+            members = np.concatenate(shared)
+            numbers = np.repeat(np.arange(len(shared)), [len(one) for one in shared])
+            words = self._keys.words[members]
+            order = np.lexsort((words[:, 1], words[:, 0], numbers))
+            first = np.searchsorted(numbers, np.arange(len(shared)))
+            names[places] = words[order[first]]
+        return names[inverse]

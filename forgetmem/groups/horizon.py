@@ -23,6 +23,7 @@ from forgetmem.arrays import IntArray
 from forgetmem.distances import dots, squared_distances
 from forgetmem.errors import CorruptStoreError
 from forgetmem.groups.grouping import Grouping
+from forgetmem.groups.keys import KeyTable
 from forgetmem.groups.weights import GroupWeights
 from forgetmem.index import VectorTable
 
@@ -123,7 +124,7 @@ class PruneHorizon:
 
 def horizon_of(
     table: VectorTable,
-    keys: list[bytes],
+    keys: KeyTable,
     weights: GroupWeights,
     gamma: float,
     retained: IntArray,
@@ -136,7 +137,7 @@ def horizon_of(
     ----------
     table : VectorTable
         Still with the removed rows.
-    keys : list of bytes
+    keys : KeyTable
         Key of each row.
     weights : GroupWeights
     gamma : float
@@ -157,7 +158,7 @@ def horizon_of(
         cosine = min(1.0, float(dots(X, table.X[row]).max()))
         angle = max(angle, math.acos(cosine))
     named = {
-        keys[row].hex(): float(value)
+        keys.key(row).hex(): float(value)
         for row, value in zip(retained.tolist(), w, strict=True)
     }
     return PruneHorizon(

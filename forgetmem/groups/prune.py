@@ -9,6 +9,7 @@ import numpy as np
 from forgetmem.arrays import BoolArray, IntArray
 from forgetmem.distances import dot_at_least
 from forgetmem.groups.grouping import Grouping
+from forgetmem.groups.keys import KeyTable
 from forgetmem.groups.weights import GroupWeights
 from forgetmem.index import VectorTable
 from forgetmem.jit import compiled
@@ -81,7 +82,7 @@ class _Graph:
 class _Division:
     """The counts that decide how a component is divided."""
 
-    def __init__(self, grouping: Grouping, keys: list[bytes], rows: IntArray) -> None:
+    def __init__(self, grouping: Grouping, keys: KeyTable, rows: IntArray) -> None:
         self._grouping = grouping
         self._keys = keys
         self._limit = grouping.max_group
@@ -105,12 +106,12 @@ class _Division:
 
     def _nodes(self, row: int) -> list[tuple[int, str]]:
         part = int(self._grouping.parts.members(row)[0])
-        bits = f"{int.from_bytes(self._keys[row], 'big'):0128b}"
+        bits = f"{int.from_bytes(self._keys.key(row), 'big'):0128b}"
         return [(part, bits[:depth]) for depth in range(_DEPTH)]
 
 
 def removable(
-    table: VectorTable, keys: list[bytes], grouping: Grouping, weights: GroupWeights
+    table: VectorTable, keys: KeyTable, grouping: Grouping, weights: GroupWeights
 ) -> list[IntArray]:
     """Choose the reserve rows that can go, component by component.
 
@@ -120,7 +121,7 @@ def removable(
     Parameters
     ----------
     table : VectorTable
-    keys : list of bytes
+    keys : KeyTable
         Key of each row.
     grouping : Grouping
     weights : GroupWeights
@@ -146,7 +147,7 @@ def removable(
 
 def _of_component(
     table: VectorTable,
-    keys: list[bytes],
+    keys: KeyTable,
     grouping: Grouping,
     component: IntArray,
     candidates: list[int],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from forgetmem.svm import (
     fit_many,
     solution_certificate,
 )
+
+Roles: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int8]]
 
 #: From this many rows on, a group's solver is kept, so that one record costs one walk.
 _KEPT_FROM = 48
@@ -61,19 +64,32 @@ class GroupWeights:
         return self._weight[: len(self._table.X)]
 
     @property
-    def role(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
+    def role(self) -> Roles:
         """Role of each row of the table, as the integers of `Role`."""
         self._reserve()
         return self._role[: len(self._table.X)]
 
-    def restore(self, rows: IntArray, weights: FloatArray, roles: IntArray) -> None:
+    def role_of(self, row: int) -> int:
+        """Return the role of a row that was solved or restored.
+
+        Parameters
+        ----------
+        row : int
+
+        Returns
+        -------
+        int
+        """
+        return int(self._role[row])
+
+    def restore(self, rows: IntArray, weights: FloatArray, roles: Roles) -> None:
         """Take over weights and roles that were stored.
 
         Parameters
         ----------
         rows : ndarray of int64
         weights : ndarray of float64
-        roles : ndarray of int64
+        roles : ndarray of int8
         """
         self.weight[rows] = weights
         self.role[rows] = roles
@@ -147,7 +163,7 @@ class GroupWeights:
         self,
         rows: IntArray,
         weights: FloatArray,
-        roles: np.ndarray[tuple[int, ...], np.dtype[np.int8]],
+        roles: Roles,
     ) -> None:
         self.weight[rows] = weights
         bounded = Role.MARGIN if self._C >= 1.0 else Role.BOUNDED
@@ -194,7 +210,7 @@ class GroupWeights:
     def _reserve(self) -> None:
         size = len(self._table.X)
         if size > len(self._weight):
-            grown = np.zeros(max(size, 2 * len(self._weight)))
+            grown = np.zeros(max(size, len(self._weight) * 3 // 2))
             grown[: len(self._weight)] = self._weight
             roles = np.zeros(len(grown), dtype=np.int8)
             roles[: len(self._role)] = self._role

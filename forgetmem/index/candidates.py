@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forgetmem.arrays import FloatArray, IntArray
+from forgetmem.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows with their exact cosines, and a bound on all others.
+    """Rows that may be among the best, and a bound on all others.
 
     Attributes
     ----------
     rows : ndarray of int64
         The proposed rows, in no particular order.
-    cosines : ndarray of float64
-        Their inner products with the query, by `forgetmem.distances.dots`.
     bound : float
-        No other row has a larger inner product; ``-inf`` if there is no other row.
+        No other row has a larger inner product, by `forgetmem.distances.dots`; ``-inf``
+        if there is no other row.
     """
 
     rows: IntArray
-    cosines: FloatArray
     bound: float
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from forgetmem.arrays import Float32Array, IntArray
+from forgetmem.arrays import BoolArray, Float32Array, IntArray
 from forgetmem.distances import dot_at_least, dots
 from forgetmem.index.candidates import Candidates
 from forgetmem.index.vectors import VectorTable
@@ -22,7 +22,9 @@ class FlatIndex:
     def __init__(self, table: VectorTable) -> None:
         self._table = table
 
-    def search(self, q: Float32Array, count: int) -> Candidates:
+    def search(
+        self, q: Float32Array, count: int, among: BoolArray | None = None
+    ) -> Candidates:
         """Propose the `count` rows with the largest inner products.
 
         Parameters
@@ -30,20 +32,20 @@ class FlatIndex:
         q : ndarray of shape (dimension,), float32
         count : int
             How many rows to propose, at least 1.
+        among : ndarray of bool, optional
+            The rows to choose from, all of them alive; by default all that are.
 
         Returns
         -------
         Candidates
-            At least ``min(count, len(table))`` rows.
+            At most `count` rows; the bound is reached.
         """
-        rows = self._table.rows
+        rows = self._table.rows if among is None else np.flatnonzero(among)
         cosines = dots(self._table.X, q)[rows]
         if count >= len(rows):
-            return Candidates(rows, cosines, -np.inf)
+            return Candidates(rows, -np.inf)
         order = np.argsort(-cosines, kind="stable")
-        return Candidates(
-            rows[order[:count]], cosines[order[:count]], float(cosines[order[count]])
-        )
+        return Candidates(rows[order[:count]], float(cosines[order[count]]))
 
     def within(self, q: Float32Array, threshold: float) -> IntArray:
         """Find every row whose inner product with `q` is at least `threshold`.

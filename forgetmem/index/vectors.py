@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from forgetmem.arrays import BoolArray, Float32Array, IntArray
+from forgetmem.index.codes import Codes, encode
 
 _GROWTH = 1.5
+#: Room for later rows when many are taken up at once; untouched, it costs no memory.
+_SPARE = 1.25
+
+T = TypeVar("T", bound=np.generic)
 
 
 class VectorTable:
-    """Float32 vectors in rows that stay where they are.
+    """Float32 vectors in rows that stay where they are, and their byte codes.
 
-    A removed row is overwritten with zeros at once and taken by a later vector. When
-    the array grows, the old one is overwritten before it is released. No result may
-    depend on which row a vector has.
+    A removed row is overwritten with zeros at once, its codes too, and taken by a later
+    vector. When the arrays grow, the old ones are overwritten before they are released.
+    No result may depend on which row a vector has.
 
     Parameters
     ----------
@@ -25,6 +33,9 @@ class VectorTable:
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self._data: Float32Array = np.zeros((0, dimension), dtype=np.float32)
+        self._codes: Codes = np.zeros((0, dimension), dtype=np.int8)
+        self._scales: Float32Array = np.zeros(0, dtype=np.float32)
+        self._errors: Float32Array = np.zeros(0, dtype=np.float32)
         self._alive: BoolArray = np.zeros(0, dtype=np.bool_)
         self._free: list[int] = []
         self._size = 0
@@ -36,6 +47,12 @@ class VectorTable:
     def X(self) -> Float32Array:  # noqa: N802
         """All rows up to the last one used, removed ones as zeros; not a copy."""
         return self._data[: self._size]
+
+    @property
+    def coded(self) -> tuple[Codes, Float32Array, Float32Array]:
+        """Codes, scales and errors of the rows of `X`; see `forgetmem.index.codes`."""
+        size = self._size
+        return self._codes[:size], self._scales[:size], self._errors[:size]
 
     @property
     def alive(self) -> BoolArray:
@@ -68,6 +85,41 @@ class VectorTable:
         self._size += fresh
         self._data[rows] = vectors
         self._alive[rows] = True
+        encode(self._data, rows, self._codes, self._scales, self._errors)
+        return rows
+
+    def room(self, size: int) -> Float32Array:
+        """Return the first rows of an empty table, to be filled; then `take` them.
+
+        Parameters
+        ----------
+        size : int
+
+        Returns
+        -------
+        ndarray of shape (size, dimension), float32
+            Not a copy.
+        """
+        self._reserve(int(size * _SPARE))
+        return self._data[:size]
+
+    def take(self, size: int) -> IntArray:
+        """Take up the rows that were filled.
+
+        Parameters
+        ----------
+        size : int
+            As for `room`.
+
+        Returns
+        -------
+        ndarray of shape (size,), int64
+            Their numbers, from 0 on.
+        """
+        rows = np.arange(size)
+        self._size = size
+        self._alive[:size] = True
+        encode(self._data, rows, self._codes, self._scales, self._errors)
         return rows
 
     def remove(self, rows: IntArray) -> None:
@@ -78,23 +130,33 @@ class VectorTable:
         rows : ndarray of int64
             Distinct rows that hold vectors.
         """
-        self._data[rows] = 0.0
-        self._alive[rows] = False
+        for array in self._arrays():
+            array[rows] = 0
         self._free.extend(int(row) for row in rows)
 
     def wipe(self) -> None:
         """Overwrite everything with zeros and forget all rows."""
-        self._data[:] = 0.0
+        for array in self._arrays():
+            array[:] = 0
         self.__init__(self.dimension)  # type: ignore[misc]
+
+    def _arrays(self) -> tuple[Float32Array | Codes | BoolArray, ...]:
+        return self._data, self._codes, self._scales, self._errors, self._alive
 
     def _reserve(self, size: int) -> None:
         if size <= len(self._data):
             return
         capacity = max(size, int(len(self._data) * _GROWTH), 64)
-        grown = np.zeros((capacity, self.dimension), dtype=np.float32)
-        grown[: self._size] = self.X
-        self._data[:] = 0.0
-        self._data = grown
-        alive = np.zeros(capacity, dtype=np.bool_)
-        alive[: self._size] = self.alive
-        self._alive = alive
+        self._data = _grown(self._data, capacity)
+        self._codes = _grown(self._codes, capacity)
+        self._scales = _grown(self._scales, capacity)
+        self._errors = _grown(self._errors, capacity)
+        self._alive = _grown(self._alive, capacity)
+
+
+def _grown(array: NDArray[T], capacity: int) -> NDArray[T]:
+    """Copy an array into a larger one, and overwrite it."""
+    larger = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+    larger[: len(array)] = array
+    array[:] = 0
+    return larger

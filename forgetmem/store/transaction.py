@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -217,7 +217,10 @@ class ReadTransaction:
             yield key, vector
 
     def matrix(
-        self, namespace: str, dimension: int
+        self,
+        namespace: str,
+        dimension: int,
+        room: Callable[[int], Float32Array] | None = None,
     ) -> tuple[list[bytes], Float32Array]:
         """Return all vectors of a namespace as one array.
 
@@ -227,6 +230,8 @@ class ReadTransaction:
             Its name.
         dimension : int
             The length of every vector.
+        room : callable, optional
+            Gives an array with so many rows, to be filled.
 
         Returns
         -------
@@ -236,7 +241,11 @@ class ReadTransaction:
         sql = "SELECT count(*) FROM vector WHERE namespace = ?"
         size = int(self._file.scalar(sql, (namespace,)))
         keys: list[bytes] = []
-        array = np.empty((size, dimension), dtype=np.float32)
+        array = (
+            np.empty((size, dimension), dtype=np.float32)
+            if room is None
+            else room(size)
+        )
         sql = "SELECT key, vector FROM vector WHERE namespace = ? ORDER BY key"
         for rows in self._chunks(sql, (namespace,)):
             for key, vector in rows:

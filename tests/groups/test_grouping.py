@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from grouped import Groups, clustered
+from grouped import Groups, clustered, key_of
 
 from forgetmem.groups import Role
 from forgetmem.groups.components import Components
@@ -100,10 +100,9 @@ def test_restore_takes_over_what_was_stored() -> None:
     for max_group in (6, 512, None):
         first, second = Groups(16, 0.9, max_group), Groups(16, 0.9, max_group)
         rows = first.add(X)
-        labels = first.grouping.labels(rows)
         second.table.add(X)
-        second.keys.extend(first.keys)
-        second.grouping.restore(rows, [a for a, _ in labels], [b for _, b in labels])
+        second.keys.put(rows, [key_of(x) for x in X])
+        second.grouping.restore(rows, *first.grouping.labels(rows))
         second.weights.restore(rows, first.weights.weight, first.weights.role)
         assert second.state() == first.state()
         first.remove(rows[3:20])

@@ -1,11 +1,14 @@
-"""FAISS proposes what exhaustive float64 search finds."""
+"""The byte codes propose what exhaustive float64 search finds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from forgetmem.index import FaissIndex, FlatIndex, VectorTable, float32_error
+from forgetmem.distances import dots
+from forgetmem.index import FlatIndex, ScanIndex, VectorTable, float32_error
 
 
 def _table(n: int, d: int, seed: int = 0) -> tuple[VectorTable, np.ndarray]:
@@ -17,55 +20,108 @@ def _table(n: int, d: int, seed: int = 0) -> tuple[VectorTable, np.ndarray]:
 
 
 def test_removed_rows_are_overwritten_and_used_again() -> None:
-    """No byte of a removed vector stays in the resident array."""
+    """No byte of a removed vector stays in the resident arrays, nor of its codes."""
     table, X = _table(100, 8)
     table.remove(np.array([3, 5]))
-    assert not table.X[[3, 5]].any()
+    for array in (table.X, *table.coded):
+        assert not array[[3, 5]].any()
     assert len(table) == 98
     assert set(table.add(X[:2]).tolist()) == {3, 5}
     assert np.array_equal(table.X[table.rows[[3, 5]]], X[:2][::-1])
+    for array in table.coded:
+        assert np.array_equal(array[[3, 5]], array[:2][::-1])
 
 
-def test_growing_overwrites_the_old_array() -> None:
-    """When the array grows, the one that is released holds zeros."""
+def test_growing_overwrites_the_old_arrays() -> None:
+    """When the arrays grow, those that are released hold zeros."""
     table, _ = _table(64, 8)
-    old = table._data
+    old = table._arrays()
     table.add(np.ones((200, 8), dtype=np.float32))
-    assert table._data is not old
-    assert not old.any()
+    assert table._data is not old[0]
+    assert not any(array.any() for array in old)
 
 
 def test_wipe_leaves_nothing() -> None:
     """After a wipe there are no rows and no bytes."""
     table, _ = _table(10, 8)
-    data = table._data
+    arrays = table._arrays()
     table.wipe()
-    assert not data.any()
+    assert not any(array.any() for array in arrays)
     assert len(table) == 0
+
+
+def _check_candidates(
+    table: VectorTable, q: np.ndarray, count: int, among: np.ndarray | None = None
+) -> None:
+    chosen = table.alive if among is None else among
+    cosines = dots(table.X, q)
+    for index in (FlatIndex(table), ScanIndex(table)):
+        found = index.search(q, count, among)
+        proposed = np.zeros(len(table.X), dtype=np.bool_)
+        proposed[found.rows] = True
+        assert proposed.sum() == len(found.rows) >= min(count, chosen.sum())
+        assert not (proposed & ~chosen).any()
+        assert (cosines[chosen & ~proposed] <= found.bound).all()
+        if chosen.sum() <= count:
+            assert found.bound == -np.inf
 
 
 @pytest.mark.parametrize("removed", [0, 150])
 @pytest.mark.parametrize("count", [1, 7, 50, 400])
 def test_candidates_hold_the_true_top(count: int, removed: int) -> None:
-    """Every row above the bound is proposed, with its exact cosine."""
+    """Every row above the bound is proposed, with and without a choice of rows."""
     table, X = _table(300, 24)
     table.remove(np.arange(removed))
-    truth = FlatIndex(table).search(X[200], len(table))
-    found = FaissIndex(table).search(X[200], count)
-    above = truth.rows[truth.cosines > found.bound]
-    assert set(above.tolist()) <= set(found.rows.tolist())
-    exact = dict(zip(truth.rows.tolist(), truth.cosines.tolist(), strict=True))
-    assert [exact[row] for row in found.rows.tolist()] == found.cosines.tolist()
+    _check_candidates(table, X[200], count)
+    _check_candidates(table, X[200], count, table.alive & (np.arange(300) % 3 == 0))
+    _check_candidates(table, X[200], count, np.zeros(300, dtype=np.bool_))
 
 
-def test_flat_bound_holds() -> None:
-    """The exhaustive index states the next cosine as its bound."""
-    table, X = _table(50, 8)
-    part = FlatIndex(table).search(X[0], 10)
-    whole = FlatIndex(table).search(X[0], 50)
-    rest = np.setdiff1d(whole.rows, part.rows)
-    values = dict(zip(whole.rows.tolist(), whole.cosines.tolist(), strict=True))
-    assert max(values[row] for row in rest.tolist()) == part.bound
+@settings(max_examples=60, deadline=None)
+@given(
+    d=st.sampled_from([1, 2, 15, 16, 33, 384, 1500]),
+    spread=st.sampled_from([0.0, 1e-6, 1e-3, 0.1, 10.0]),
+    spike=st.sampled_from([0.0, 1.0, 50.0]),
+    count=st.integers(1, 60),
+    seed=st.integers(0, 2**16),
+)
+def test_candidates_of_any_shape(
+    d: int, spread: float, spike: float, count: int, seed: int
+) -> None:
+    """Near-copies, spikes, zero rows and any dimension keep the bound true."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal(d) + spread * rng.standard_normal((120, d))
+    X[:, 0] += spike
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X[7] = 0.0
+    X[8] *= 1e-30
+    table = VectorTable(d)
+    table.add(X.astype(np.float32))
+    for q in (table.X[0], -table.X[1], table.X[7], table.X[8]):
+        _check_candidates(table, q.copy(), count)
+
+
+def test_candidates_of_near_copies_are_few() -> None:
+    """Where the codes cannot tell rows apart, float32 does."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal(384) + 0.05 * rng.standard_normal((4000, 384))
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    table = VectorTable(384)
+    table.add(X)
+    _check_candidates(table, X[0], 10)
+    assert len(ScanIndex(table).search(X[0], 10).rows) < 400
+
+
+def test_reach_is_exact_at_the_threshold() -> None:
+    """A pair whose cosine is the threshold itself is decided by an exact sum."""
+    table = VectorTable(2)
+    rows = table.add(np.array([[0.6, 0.8], [0.8, 0.6], [1.0, 0.0]], dtype=np.float32))
+    q = np.array([1.0, 0.0], dtype=np.float32)
+    threshold = float(np.float32(0.8))
+    reached = ScanIndex(table).reach(rows, q, threshold)
+    assert reached.tolist() == [False, True, True]
+    above = float(np.nextafter(threshold, 1.0))
+    assert ScanIndex(table).reach(rows, q, above).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("threshold", [-1.0, -0.2, 0.1, 0.5, 1.1])
@@ -75,14 +131,14 @@ def test_within_is_exact(threshold: float) -> None:
     table.remove(np.arange(0, 200, 3))
     for q in X[:10]:
         flat = FlatIndex(table).within(q, threshold).tolist()
-        assert FaissIndex(table).within(q, threshold).tolist() == flat
+        assert ScanIndex(table).within(q, threshold).tolist() == flat
     if threshold == -1.0:
         assert flat == table.rows.tolist()
 
 
 def test_empty_table_has_no_candidates() -> None:
     """Nothing is proposed where nothing is."""
-    found = FaissIndex(VectorTable(4)).search(np.ones(4, dtype=np.float32), 3)
+    found = ScanIndex(VectorTable(4)).search(np.ones(4, dtype=np.float32), 3)
     assert len(found.rows) == 0
     assert found.bound == -np.inf
 
