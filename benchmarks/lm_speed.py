@@ -1,42 +1,62 @@
 """What does the exact gate cost? Forward and backward, one process, paired ratios.
 
     python benchmarks/lm_speed.py [--steps 9] [--long]
+    python benchmarks/lm_speed.py --small
 
 The paper's configuration: width 256, 4 layers, 4 heads, batch 16 of 256 bytes. Every
 round times every arm once, and a ratio is the median over rounds. CPU time is given
 beside wall time: on a busy machine it is the one to trust. `--long` adds time and peak
-memory against block length, each in a process of its own.
+memory against block length, each in a process of its own, and a plot; `--small` takes a
+minute and other sizes.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import math
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-from report import machine, markdown, save
-from torch import Tensor
-from torch.nn import functional
+from report import RESULTS, machine, markdown, save
 
-from forgetmem.lm.attention import GateConfig
-from forgetmem.lm.gate import batched_gate, exact_gate
-from forgetmem.lm.model import HybridLM, HybridLMConfig
-from forgetmem.lm.readout import chunk_ends
+if TYPE_CHECKING:
+    from torch import Tensor
 
-PAPER = GateConfig(keys="raw", multiplier="alpha", gamma=0.25, learn_gamma=False)
-ALL = GateConfig(keys="raw", gamma=1e4)
+    from forgetmem.lm.model import HybridLM
+
+SHAKESPEARE = Path(__file__).parents[1] / "examples" / "data" / "shakespeare.txt.gz"
+PAPER = {
+    "keys": "raw",
+    "multiplier": "alpha",
+    "gamma": 0.25,
+    "learn_gamma": False,
+    "gain": 0.0,
+    "learn_gain": False,
+}
+WIDE = {**PAPER, "gamma": 0.02}
+ALL = {"keys": "raw", "gamma": 1e4}
+SDPA, UNFUSED = "softmax, torch SDPA", "softmax, unfused"
+FISTA = "gate by FISTA and a ridged solve"
+LONG = {
+    "SDPA": ("softmax", "text"),
+    "sliding window 256": ("window", "text"),
+    "gate, text": ("sv", "text"),
+    "gate, random bytes": ("sv", "random"),
+}
 
 
 def fista(keys: Tensor, gamma: Tensor, ends: tuple[int, ...], C: float) -> Tensor:
     """The paper's way: 80 steps for the support, then one ridged solve."""
+    import torch
+
     keys = keys[:, : ends[-1]]
     n = keys.shape[1]
     apart = torch.cdist(keys, keys).square()
@@ -60,6 +80,8 @@ def fista(keys: Tensor, gamma: Tensor, ends: tuple[int, ...], C: float) -> Tenso
 
 def _to_box(x: Tensor, C: float) -> Tensor:
     # Projection onto the capped simplex by bisection.
+    import torch
+
     low, high = x.amax(-1, keepdim=True) - C - 1.0, x.amax(-1, keepdim=True)
     for _ in range(30):
         middle = (low + high) / 2
@@ -75,36 +97,50 @@ class FistaLayer:
         self.module = module
 
     def __call__(self, keys: Tensor, gamma: Tensor, ends: tuple[int, ...]) -> Tensor:
+        import torch
+
         alpha = fista(keys, gamma, ends, self.module.config.C)
         return torch.where(alpha > 0.0, alpha.clamp(min=1e-30).log(), -torch.inf)
 
 
 def build(
-    attention: str = "sv", gate: GateConfig | None = None, **more: Any
+    attention: str = "sv", gate: dict[str, Any] | None = None, **more: Any
 ) -> HybridLM:
+    """A model of the paper's size, before training."""
+    import torch
+
+    from forgetmem.lm.attention import GateConfig
+    from forgetmem.lm.model import HybridLM, HybridLMConfig
+
     torch.manual_seed(0)
-    gate = gate or GateConfig()
-    return HybridLM(HybridLMConfig(attention=attention, gate=gate, **more))
+    settings = HybridLMConfig(
+        attention=attention, gate=GateConfig(**(gate or {})), **more
+    )
+    return HybridLM(settings)
 
 
-def arms() -> dict[str, HybridLM]:
+def arms(**size: Any) -> dict[str, HybridLM]:
+    """Everything that is timed."""
     found = {
-        "softmax, torch SDPA": build("softmax"),
-        "softmax, unfused": build("unfused"),
-        "hybrid, raw keys at initialisation": build(gate=PAPER),
-        "hybrid, unit keys (default)": build(),
-        "hybrid, every key support": build(gate=ALL),
-        "sliding window 128": build("window"),
-        "linear attention": build("linear"),
-        "DeltaNet": build("delta"),
-        "hybrid, FISTA and a ridged solve": build(gate=PAPER),
+        SDPA: build("softmax", **size),
+        UNFUSED: build("unfused", **size),
+        "gate, raw keys (the paper's)": build(gate=PAPER, **size),
+        "gate, default": build(**size),
+        "gate, every key support": build(gate=ALL, **size),
+        "sliding window 128": build("window", **size),
+        "linear attention": build("linear", **size),
+        "DeltaNet": build("delta", **size),
+        FISTA: build(gate=PAPER, **size),
     }
-    for block in found["hybrid, FISTA and a ridged solve"].blocks:
+    for block in found[FISTA].blocks:
         block.attention._log_multipliers = FistaLayer(block.attention)
     return found
 
 
 def one_step(model: HybridLM, tokens: Tensor) -> None:
+    """Forward and backward."""
+    from torch.nn import functional
+
     loss = functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
     loss.backward()
     model.zero_grad()
@@ -116,52 +152,67 @@ def timed(work: Callable[[], None]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def speed(steps: int) -> dict[str, Any]:
-    models = arms()
-    tokens = torch.randint(
-        0, 256, (16, 256), generator=torch.Generator().manual_seed(0)
-    )
+def speed(steps: int, batch: int, **size: Any) -> dict[str, Any]:
+    """Time every arm once a round."""
+    import torch
+
+    models = arms(**size)
+    block = models[SDPA].config.block_size
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 256, (batch, block), generator=random)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
     for turn in range(steps + 1):
         for name, model in models.items():
-            if "FISTA" in name and turn > 3:
+            if name == FISTA and turn > 3:
                 continue
             spent = timed(lambda model=model: one_step(model, tokens))
             if turn:
                 times[name].append(spent)
-    found: dict[str, Any] = {}
-    for name, spent in times.items():
-        reports = models[name].gate_reports()
-        found[name] = {
-            "wall": statistics.median(x[0] for x in spent),
-            "cpu": statistics.median(x[1] for x in spent),
-            "support": [round(r.support, 4) for r in reports],
-            "boxed": sum(r.boxed for r in reports),
-            "exact": sum(r.exact for r in reports),
-        }
-        for against in ("softmax, torch SDPA", "softmax, unfused"):
-            pairs = list(zip(spent, times[against], strict=False))
-            for place, clock in enumerate(("wall", "cpu")):
-                ratio = statistics.median(a[place] / b[place] for a, b in pairs)
-                found[name][f"{clock} / {against}"] = ratio
+    return {name: summary(models[name], times, name) for name in models}
+
+
+def summary(
+    model: HybridLM, times: dict[str, list[tuple[float, float]]], name: str
+) -> dict[str, Any]:
+    """Medians of times and of ratios within a round."""
+    reports = model.gate_reports()
+    found: dict[str, Any] = {
+        "wall": statistics.median(x[0] for x in times[name]),
+        "cpu": statistics.median(x[1] for x in times[name]),
+        "support": [round(r.support, 4) for r in reports],
+        "boxed": sum(r.boxed for r in reports),
+        "exact": sum(r.exact for r in reports),
+    }
+    for against in (SDPA, UNFUSED):
+        pairs = list(zip(times[name], times[against], strict=False))
+        for place, clock in enumerate(("wall", "cpu")):
+            ratio = statistics.median(a[place] / b[place] for a, b in pairs)
+            found[f"{clock} / {against}"] = ratio
     return found
 
 
-def agreement() -> dict[str, Any]:
+def agreement(batch: int, **size: Any) -> dict[str, Any]:
     """Compare the batched with the exact gate on the keys of a model."""
+    import torch
+
+    from forgetmem.lm.gate import batched_gate, exact_gate
+    from forgetmem.lm.readout import chunk_ends
+
     same = problems = 0
     worst = 0.0
-    tokens = torch.randint(0, 256, (4, 256), generator=torch.Generator().manual_seed(1))
-    for gate in (PAPER, GateConfig(), replace(PAPER, gamma=0.02), ALL):
-        model = build(gate=gate)
+    for gate in (PAPER, {}, WIDE, ALL):
+        model = build(gate=gate, **size)
+        block = model.config.block_size
+        random = torch.Generator().manual_seed(1)
+        tokens = torch.randint(0, 256, (batch, block), generator=random)
         x = model.embed(tokens)
-        for block in model.blocks:
-            layer = block.attention
-            _, k, _ = layer.projections.heads(block.norm_attention(x))
-            keys = layer.gate_keys(k.flatten(0, 1)).detach()
-            gamma = layer.log_gamma.exp().detach().repeat(len(tokens))
+        for layer in model.blocks:
+            attention = layer.attention
+            _, k, _ = attention.projections.heads(layer.norm_attention(x))
+            keys = attention.gate_keys(k.flatten(0, 1)).detach()
+            gamma = attention.log_gamma().exp().detach().repeat(len(tokens))
             pair = [
-                solve(keys, gamma, chunk_ends(256, 64))
+                solve(keys, gamma, chunk_ends(block, 64))
                 for solve in (batched_gate, exact_gate)
             ]
             equal = (pair[0].alpha > 0.0) == (pair[1].alpha > 0.0)
@@ -169,73 +220,159 @@ def agreement() -> dict[str, Any]:
             same += int(equal.all(-1).sum())
             problems += pair[0].report.problems
             worst = max(worst, float((pair[0].alpha - pair[1].alpha).abs().max()))
-            x = block(x)
+            x = layer(x)
     return {"problems": problems, "same partition": same, "largest difference": worst}
 
 
-def long_block(attention: str, block: int) -> dict[str, Any]:
+def long_block(name: str, block: int) -> dict[str, Any]:
     """Time and peak memory of one sequence; run in a fresh process."""
+    import torch
+
     torch.set_num_threads(1)
+    attention, source = LONG[name]
     model = build(attention, block_size=block, window=256)
-    tokens = torch.randint(
-        0, 256, (1, block), generator=torch.Generator().manual_seed(0)
-    )
+    if source == "text":
+        text = gzip.decompress(SHAKESPEARE.read_bytes())[:block]
+        tokens = torch.tensor([list(text)])
+    else:
+        random = torch.Generator().manual_seed(0)
+        tokens = torch.randint(0, 256, (1, block), generator=random)
     one_step(model, tokens)
-    wall, cpu = timed(lambda: one_step(model, tokens))
+    spent = [timed(lambda: one_step(model, tokens)) for _ in range(3)]
+    wall, cpu = (statistics.median(x) for x in zip(*spent, strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     support = [round(r.support, 3) for r in model.gate_reports()]
     return {"wall": wall, "cpu": cpu, "peak MiB": round(peak), "support": support}
 
 
 def long_blocks() -> list[dict[str, Any]]:
+    """Each arm at each block length, in processes of their own."""
     rows = []
     for block in (256, 512, 1024, 2048, 4096):
-        for attention in ("softmax", "window", "sv"):
+        for name in LONG:
             done = subprocess.run(
-                [sys.executable, __file__, "--one", attention, str(block)],
+                [sys.executable, __file__, "--one", name, str(block)],
                 capture_output=True,
                 text=True,
                 check=True,
             )
-            rows.append(
-                {"attention": attention, "block": block, **json.loads(done.stdout)}
-            )
+            rows.append({"arm": name, "block": block, **json.loads(done.stdout)})
             print(rows[-1], flush=True)
     return rows
 
 
+def speed_table(found: dict[str, Any]) -> str:
+    """One row an arm."""
+    rows = []
+    for name, x in found.items():
+        support = x["support"]
+        mean = f"{sum(support) / len(support):.0%}" if support else "–"
+        ratios = [f"{x[f'cpu / {against}']:.2f}" for against in (SDPA, UNFUSED)]
+        walls = [f"{x[f'wall / {against}']:.2f}" for against in (SDPA, UNFUSED)]
+        rows.append([name, f"{x['cpu']:.2f}", *ratios, *walls, mean])
+    head = ["model", "CPU s a step", "CPU / SDPA", "CPU / unfused"]
+    return markdown([*head, "wall / SDPA", "wall / unfused", "open keys"], rows)
+
+
+def long_table(rows: list[dict[str, Any]]) -> str:
+    """One row a block length: seconds of CPU and MiB."""
+    lines = []
+    for block in sorted({row["block"] for row in rows}):
+        cells = [f"{block:,}"]
+        for name in LONG:
+            x = next(r for r in rows if (r["arm"], r["block"]) == (name, block))
+            share = x["support"] and sum(x["support"]) / len(x["support"])
+            more = f", {share:.0%} open" if share else ""
+            cells.append(f"{x['cpu']:.2f} s, {x['peak MiB']:,} MiB{more}")
+        lines.append(cells)
+    return markdown(["tokens", *LONG], lines)
+
+
+def section(result: dict[str, Any]) -> str:
+    """The part of the README."""
+    agreed = result["agreement"]
+    parts = [
+        "## What does the exact gate cost in training?",
+        "`python benchmarks/lm_speed.py --long`; forward and backward of the paper's "
+        "configuration (width 256, 4 layers, 4 heads, batch 16 of 256 bytes) before "
+        "training, one thread, medians over rounds in one process. The paper reports "
+        "6.1 times its unfused softmax for its own solver on the CPU; the last row "
+        "does what it describes (80 FISTA steps, then one ridged solve).",
+        speed_table(result["speed"]),
+        f"Partition equal to the exact gate: {agreed['same partition']} of "
+        f"{agreed['problems']} problems; largest difference of a coefficient "
+        f"{agreed['largest difference']:.1e}.",
+    ]
+    if "long" in result:
+        parts += [
+            "One sequence of growing length, each in a process of its own (the peak "
+            "holds the process, torch and the compiled code, about 400 MiB):",
+            long_table(result["long"]),
+            "![time against block length](results/lm_speed.svg)",
+            "Time grows with the cube of the number of *open* keys: random bytes, "
+            "which an untrained model keeps nearly all open, are the worst case.",
+        ]
+    parts.append("On CUDA nothing was measured: no such device was at hand.")
+    return "\n\n".join(parts)
+
+
+def plot(rows: list[dict[str, Any]]) -> str:
+    """CPU seconds against block length, both logarithmic, as SVG."""
+    left, top, width, height = 60.0, 30.0, 420.0, 280.0
+    blocks, times = [r["block"] for r in rows], [r["cpu"] for r in rows]
+
+    def place(block: float, spent: float) -> str:
+        x = math.log(block / min(blocks)) / math.log(max(blocks) / min(blocks))
+        y = math.log(spent / min(times)) / math.log(max(times) / min(times))
+        return f"{left + width * x:.1f},{top + height * (1 - y):.1f}"
+
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="660" height="350" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="660" height="350" fill="white"/>',
+        f'<text x="{left}" y="16">CPU seconds a step against tokens</text>',
+    ]
+    for block in sorted(set(blocks)):
+        x = place(block, min(times)).split(",")[0]
+        parts.append(f'<text x="{x}" y="335" text-anchor="middle">{block}</text>')
+    for spent in (min(times), max(times)):
+        y = place(min(blocks), spent).split(",")[1]
+        parts.append(f'<text x="54" y="{y}" text-anchor="end">{spent:.2f}</text>')
+    for name, colour in zip(LONG, ("#0b5", "#07c", "#c50", "#909"), strict=True):
+        line = [(r["block"], r["cpu"]) for r in rows if r["arm"] == name]
+        path = " ".join(place(*point) for point in line)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
+        x, y = path.split()[-1].split(",")
+        parts.append(f'<text x="{float(x) + 6:.0f}" y="{y}" fill="{colour}">{name}')
+        parts.append("</text>")
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
 def main() -> None:
+    """Measure, print and save."""
+    import torch
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         print(json.dumps(long_block(args.one[0], int(args.one[1]))))
         return
     torch.set_num_threads(args.threads)
-    where = machine() | {"command": "python benchmarks/lm_speed.py"}
-    result: dict[str, Any] = {"machine": where, "threads": args.threads}
-    result["agreement"] = agreement()
-    print(result["agreement"])
-    result["speed"] = speed(args.steps)
-    rows = [
-        [
-            name,
-            f"{x['wall']:.3f}",
-            f"{x['cpu']:.3f}",
-            f"{x['cpu / softmax, torch SDPA']:.2f}",
-            f"{x['cpu / softmax, unfused']:.2f}",
-            f"{x['wall / softmax, torch SDPA']:.2f}",
-        ]
-        for name, x in result["speed"].items()
-    ]
-    head = ["model", "wall s/step", "CPU s/step", "CPU vs SDPA", "CPU vs unfused"]
-    print(markdown([*head, "wall vs SDPA"], rows))
+    size = {"n_layer": 1, "n_embd": 64, "block_size": 128} if args.small else {}
+    steps, batch = (2, 4) if args.small else (args.steps, 16)
+    result: dict[str, Any] = {"machine": machine(), "threads": args.threads}
+    result["agreement"] = agreement(min(batch, 4), **size)
+    result["speed"] = speed(steps, batch, **size)
     if args.long:
         result["long"] = long_blocks()
-    save("lm_speed", result)
+        (RESULTS / "lm_speed.svg").write_text(plot(result["long"]))
+    save("lm_speed_small" if args.small else "lm_speed", result)
+    print(section(result))
 
 
 if __name__ == "__main__":

@@ -169,8 +169,8 @@ class _Unit(torch.autograd.Function):
         return k_bar
 
 
-class Gain(nn.Module):
-    """How much each head reads of the prefix: a log-factor on all its multipliers.
+class PerHead(nn.Module):
+    """A number for each head that may be learned: a gain or a log-bandwidth.
 
     Parameters
     ----------
@@ -180,8 +180,9 @@ class Gain(nn.Module):
 
     Notes
     -----
-    AdamW moves a parameter by about the learning rate a step, whatever its scale; a
-    gain has to cross several units, so it is stored divided by `STEP`.
+    AdamW moves a parameter by about the learning rate a step, whatever its scale.
+    These have to cross several units within a training run, so they are stored divided
+    by `STEP`.
     """
 
     STEP = 8.0
@@ -192,7 +193,7 @@ class Gain(nn.Module):
         self.stored = nn.Parameter(stored, requires_grad=learned)
 
     def forward(self) -> Tensor:
-        """Return the gains; shape ``(n_head,)``."""
+        """Return the numbers; shape ``(n_head,)``."""
         return self.stored * self.STEP
 
 
@@ -226,9 +227,10 @@ class SVAttention(nn.Module):
         super().__init__()
         self.config = config
         self.projections = Projections(n_embd, n_head)
-        start = torch.full((n_head,), config.gamma).log()
-        self.log_gamma = nn.Parameter(start, requires_grad=config.learn_gamma)
-        self.gain = Gain(n_head, config.gain, learned=config.learn_gain)
+        self.log_gamma = PerHead(
+            n_head, math.log(config.gamma), learned=config.learn_gamma
+        )
+        self.gain = PerHead(n_head, config.gain, learned=config.learn_gain)
         self.exact = False
         self.report: GateReport | None = None
 
@@ -284,7 +286,7 @@ class SVAttention(nn.Module):
         B, T, _ = x.shape
         H, chunk = self.projections.n_head, self.config.chunk
         q, k, v = (part.reshape(B * H, T, -1) for part in self.projections.heads(x))
-        gamma = self.log_gamma.exp().expand(B, H).reshape(-1)
+        gamma = self.log_gamma().exp().expand(B, H).reshape(-1)
         bias = self._log_multipliers(self.gate_keys(k), gamma, chunk_ends(T, chunk))
         bias = bias + self.gain().repeat(B)[:, None, None]
         q, k, key_bias = self.scores(q, k, gamma)

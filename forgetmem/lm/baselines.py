@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from forgetmem.errors import InvalidInputError
-from forgetmem.lm.attention import Gain, GateConfig, Projections
+from forgetmem.lm.attention import GateConfig, PerHead, Projections
 from forgetmem.lm.readout import chunk_ends, gated_attention
 
 
@@ -108,7 +108,7 @@ class ControlAttention(nn.Module):
         self.projections = Projections(n_embd, n_head)
         self.control = Control(control)
         self.chunk, self.recent = config.chunk, recent
-        self.gain = Gain(n_head, config.gain, learned=config.learn_gain)
+        self.gain = PerHead(n_head, config.gain, learned=config.learn_gain)
 
     def forward(self, x: Tensor) -> Tensor:
         """Attend; ``(B, T, n_embd)`` to the same shape."""

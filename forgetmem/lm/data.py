@@ -137,6 +137,8 @@ class RecallBatches:
     least : int, optional
         The number of facts of each batch is drawn from `least` to `n_pairs`; if not
         given it is always `n_pairs`.
+    chatter : int
+        After the facts, so many statements that only say three of them again.
     """
 
     n_pairs: int
@@ -146,6 +148,7 @@ class RecallBatches:
     separator: int = 255
     seed: int = 0
     least: int | None = None
+    chatter: int = 0
 
     def __post_init__(self) -> None:
         distinct = all(len(set(part)) == len(part) for part in (self.keys, self.values))
@@ -157,7 +160,7 @@ class RecallBatches:
     @property
     def block_size(self) -> int:
         """Most tokens in a sequence."""
-        return 4 * self.n_pairs + 1
+        return 4 * self.n_pairs + 2 * self.chatter + 1
 
     def at(self, step: int) -> tuple[Tensor, Tensor]:
         """Make the batch of one step.
@@ -168,7 +171,7 @@ class RecallBatches:
 
         Returns
         -------
-        inputs, targets : Tensor of shape (batch_size, 4 * n + 1), int64
+        inputs, targets : Tensor of shape (batch_size, 4 * n + 2 * chatter + 1), int64
             For n facts.
         """
         random = np.random.default_rng([self.seed, step])
@@ -181,9 +184,13 @@ class RecallBatches:
         order = random.permuted(np.tile(np.arange(n), (B, 1)), axis=1)
         facts = np.stack([keys, values], axis=2)
         questions = np.take_along_axis(facts, order[:, :, None], axis=1)
+        again = random.integers(0, min(3, n), (B, self.chatter))
+        talk = np.take_along_axis(order[:, ::-1], again, axis=1)
+        said = np.take_along_axis(facts, talk[:, :, None], axis=1)
         middle = np.full((B, 1), self.separator)
-        parts = [facts.reshape(B, -1), middle, questions.reshape(B, -1)]
+        parts = [part.reshape(B, -1) for part in (facts, said, middle, questions)]
         rows = torch.from_numpy(np.concatenate(parts, axis=1).astype(np.int64))
         targets = torch.full_like(rows, -1)
-        targets[:, 2 * n + 1 :: 2] = rows[:, 2 * n + 2 :: 2]
+        first = 2 * (n + self.chatter) + 1
+        targets[:, first::2] = rows[:, first + 1 :: 2]
         return rows, targets

@@ -79,7 +79,7 @@ class Decoder:
         self._own: list[tuple[Tensor, Tensor] | None] = [None] * len(model.blocks)
         self.heads: list[list[HeadContext]] = []
         for layer in self._layers():
-            gammas = layer.log_gamma.detach().exp().double().tolist()
+            gammas = layer.log_gamma().detach().exp().double().tolist()
             self.heads.append([HeadContext(gamma, layer.config) for gamma in gammas])
 
     def _layers(self) -> list[SVAttention]:

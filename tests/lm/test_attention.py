@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from forgetmem.errors import InvalidInputError
-from forgetmem.lm.attention import Gain, GateConfig, Projections, SVAttention
+from forgetmem.lm.attention import GateConfig, PerHead, Projections, SVAttention
 from forgetmem.lm.baselines import (
     Control,
     ControlAttention,
@@ -147,7 +147,7 @@ def test_a_low_gain_closes_the_prefix(name: str) -> None:
     """With a gain of -100 a gate or a control reads its own chunk only."""
     modules = _modules()
     modules[name].load_state_dict(modules["local"].state_dict(), strict=False)
-    nn.init.constant_(modules[name].gain.stored, -100.0 / Gain.STEP)
+    nn.init.constant_(modules[name].gain.stored, -100.0 / PerHead.STEP)
     x = torch.randn(2, 29, E, dtype=torch.float64)
     assert torch.allclose(modules[name](x), modules["local"](x), atol=1e-12)
 

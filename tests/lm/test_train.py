@@ -198,6 +198,21 @@ def test_number_of_facts_can_vary() -> None:
     assert lengths == {4 * n + 1 for n in range(2, 10)}
 
 
+def test_chatter_says_three_facts_again() -> None:
+    """Between facts and questions stand repetitions of three facts of the sequence."""
+    batches = RecallBatches(6, 4, chatter=30)
+    inputs, targets = batches.at(0)
+    assert inputs.shape == (4, batches.block_size)
+    for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+        facts = set(zip(row[0:12:2], row[1:12:2], strict=True))
+        said = set(zip(row[12:72:2], row[13:72:2], strict=True))
+        assert len(said) == 3 and said < facts
+        assert row[72] == batches.separator
+        asked = [place for place in range(len(row)) if target[place] >= 0]
+        assert len(asked) == 6 and min(asked) == 73
+        assert all((row[place], target[place]) in facts for place in asked)
+
+
 def test_evaluation_of_an_untrained_model() -> None:
     """About 8 bits a byte, and recall at chance."""
     torch.manual_seed(0)
