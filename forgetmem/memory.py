@@ -321,8 +321,8 @@ class ForgettableMemory:
             Ids of the only records that may be found, in the same sense; unknown ones
             have no effect.
         ranking : {"support", "similarity"}
-            ``"support"`` chooses greedily among support records, each look-alike
-            already chosen counting ``diminish`` times: copies do not crowd the answer.
+            ``"support"`` chooses greedily among support records, those like a chosen
+            one counting less: copies do not crowd the answer.
             Reserve records follow if these do not fill `k`. One hit stands for all
             records with one vector. ``"similarity"`` is the exact cosine top `k` over
             all records.

@@ -27,7 +27,8 @@ class Settings(BaseModel):
     link : float
         Cosine from which two vectors are in one group, in [-1, 1].
     diminish : float
-        Factor on an answer for each look-alike already given, in [0, 1].
+        What a copy already given leaves of an answer, in [0, 1]; a record that is less
+        alike leaves more.
     ridge : float
         Added to the diagonal of the kernel matrix, >= 0; part of the problem.
     alike : float
@@ -41,7 +42,7 @@ class Settings(BaseModel):
     gamma: _Real = Field(default=8.0, gt=0.0)
     C: _Real = Field(default=1.0, gt=0.0)
     link: _Real = Field(default=0.9, ge=-1.0, le=1.0)
-    diminish: _Real = Field(default=0.3, ge=0.0, le=1.0)
+    diminish: _Real = Field(default=0.1, ge=0.0, le=1.0)
     ridge: _Real = Field(default=1e-8, ge=0.0)
     alike: _Real = Field(default=0.9, ge=-1.0, le=1.0)
     max_group: int | None = Field(default=512, ge=2)

@@ -11,6 +11,7 @@ import pytest
 from toy import WordEmbedder
 
 from forgetmem import ForgettableMemory, Hit, InvalidInputError, Record
+from forgetmem.ranking import SupportRanking
 
 
 def filled(seed: int, **options: Any) -> ForgettableMemory:
@@ -33,7 +34,16 @@ def filled(seed: int, **options: Any) -> ForgettableMemory:
 
 def unit(q: np.ndarray) -> np.ndarray:
     """Normalise a query as a memory does."""
+    if not q.any():
+        return q
     return (q / np.linalg.norm(q)).astype(np.float32).astype(np.float64)
+
+
+def log_factor(settings: Any, x: np.ndarray, y: np.ndarray) -> float:
+    """What a chosen record leaves of another one."""
+    width = 2.0 * (2.0 - 2.0 * settings.alike)
+    likeness = math.exp(-math.fsum((x - y) ** 2) / width) if width else 0.0
+    return math.log(max(1.0 - (1.0 - settings.diminish) * likeness, 2.0**-52))
 
 
 def reference(
@@ -49,7 +59,8 @@ def reference(
         leaders.setdefault(record.embedding.tobytes(), record)
     vectors = {r.id: r.embedding.astype(np.float64) for r in leaders.values()}
     distance = {id: math.fsum((x - unit(q)) ** 2) for id, x in vectors.items()}
-    log = math.log(settings.diminish) if settings.diminish else -math.inf
+    if not q.any():
+        distance = dict.fromkeys(vectors, 1.0)
     phases = [list(leaders.values())]
     if part is None:
         support = [r for r in phases[0] if r.role != "reserve"]
@@ -60,14 +71,10 @@ def reference(
         while left and len(answer) < k:
             keys = {}
             for id in left:
-                r = sum(
-                    math.fsum(vectors[id] * vectors[a]) >= settings.alike
-                    for a in answer
-                )
-                keys[id] = -settings.gamma * distance[id] + (r * log if r else 0.0)
+                keys[id] = -settings.gamma * distance[id]
+                for chosen in answer:
+                    keys[id] += log_factor(settings, vectors[id], vectors[chosen])
             best = min(left, key=lambda id: (-keys[id], id))
-            if keys[best] == -math.inf:
-                break
             answer.append(best)
             left.discard(best)
     return answer
@@ -75,9 +82,11 @@ def reference(
 
 OPTIONS = [
     pytest.param({}, id="default"),
-    pytest.param({"diminish": 0.0}, id="no look-alike twice"),
+    pytest.param({"diminish": 0.0}, id="no copy twice"),
     pytest.param({"diminish": 1.0, "gamma": 300.0}, id="narrow"),
     pytest.param({"alike": 0.7}, id="alike below link"),
+    pytest.param({"alike": 1.0}, id="nothing alike"),
+    pytest.param({"alike": -1.0, "diminish": 0.5}, id="all alike"),
     pytest.param({"link": -1.0, "max_group": None, "gamma": 1.0}, id="one group"),
     pytest.param({"C": 0.3}, id="soft"),
 ]
@@ -85,7 +94,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_support_ranking_is_the_greedy_rule(options: dict[str, Any]) -> None:
-    """Support first, then reserve, each look-alike counting diminish times."""
+    """Support first, then reserve, what is like an answer counting less."""
     memory = filled(0, **options)
     rng = np.random.default_rng(1)
     for k in (1, 3, 10, 60, 200):
@@ -93,7 +102,7 @@ def test_support_ranking_is_the_greedy_rule(options: dict[str, Any]) -> None:
         assert [hit.id for hit in memory.search(q, k)] == reference(memory, q, k)
 
 
-@pytest.mark.parametrize("options", OPTIONS[:4])
+@pytest.mark.parametrize("options", OPTIONS[:6])
 def test_filtered_ranking_is_that_of_the_matching_records(
     options: dict[str, Any],
 ) -> None:
@@ -210,12 +219,33 @@ def test_similar_names_the_look_alikes() -> None:
 
 @pytest.mark.parametrize("ranking", ["support", "similarity"])
 def test_zero_query_has_a_defined_order(ranking: Any) -> None:
-    """A zero query has cosine 0 with everything; ties go by id; scores are finite."""
+    """A zero query has cosine 0 with everything; ties go by id; scores are finite.
+
+    By support, what is least like the first ones follows.
+    """
     memory = filled(5, link=1.0)
     found = memory.search(np.zeros(12), 6, ranking=ranking)
     assert all(hit.score == 0.0 and math.isfinite(hit.mass) for hit in found)
     ids = [hit.id for hit in found]
-    assert ids == sorted(ids)
+    assert ids[0] == min(memory.ids())
+    if ranking == "similarity":
+        assert ids == sorted(ids)
+    else:
+        assert ids == reference(memory, np.zeros(12), 6)
+
+
+@pytest.mark.parametrize("shift", [1, 3, 4, 7])
+def test_place_of_a_candidate_does_not_change_its_key(shift: int) -> None:
+    """Other neighbours in the array, other alignment: the same bits."""
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((203, 12)).astype(np.float32)
+    X /= np.linalg.norm(X, axis=1)[:, np.newaxis]
+    ranking = SupportRanking(8.0, 0.3, 0.1)
+    whole = ranking._log_factors(X, X[0])
+    moved = ranking._log_factors(np.ascontiguousarray(X[shift:]), X[0])
+    assert (whole[shift:] == moved).all()
+    order = rng.permutation(203)
+    assert (ranking._log_factors(X[order], X[0]) == whole[order]).all()
 
 
 def test_far_query_does_not_underflow() -> None:
