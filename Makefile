@@ -6,7 +6,10 @@ STAMP := $(VENV)/.installed
 ADAPTERS := integrations/langchain-forgetmem \
 	integrations/llama-index-vector-stores-forgetmem
 
-.PHONY: venv demo test lint format bench clean
+BENCHMARKS := retrieval calibration novelty selection icu peers framework_deletes \
+	memory scale svm_audit svm_speed lm_quality lm_recall lm_speed lm_decode
+
+.PHONY: venv demo test lint format bench bench-full clean
 
 venv: $(STAMP)
 
@@ -29,6 +32,16 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest -n auto
+
+bench: $(STAMP)
+	for name in $(BENCHMARKS); do \
+		echo "== $$name"; $(BIN)/python benchmarks/$$name.py --small || exit 1; done
+
+bench-full: $(STAMP)
+	@test -n "$(DATA)" || { echo "make bench-full DATA=PATH (benchmarks/README.md)"; exit 2; }
+	for name in $(BENCHMARKS); do \
+		echo "== $$name"; $(BIN)/python benchmarks/$$name.py --data "$(DATA)" || exit 1; done
+	$(BIN)/python benchmarks/make_readme.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

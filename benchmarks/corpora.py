@@ -56,7 +56,6 @@ class Collection:
 
     name: str
     about: str
-    redundant: bool
     parts: list[Part] = field(default_factory=list)
 
 
@@ -157,7 +156,7 @@ def scifact(folder: Path) -> Iterator[Collection]:
         ("mixed", "all SciFact abstracts with those versions", mixed),
     ):
         part = Part([n for n, _ in rows], [t for _, t in rows], queries, relevant)
-        yield Collection(label, about, label == "versions", [part])
+        yield Collection(label, about, [part])
 
 
 def medquad(folder: Path) -> Iterator[Collection]:
@@ -173,7 +172,7 @@ def medquad(folder: Path) -> Iterator[Collection]:
         [rows[at]["question"] for at in asked],
         [{names[at]} for at in asked],
     )
-    yield Collection("medquad", "4,000 medical answers, by question", False, [part])
+    yield Collection("medquad", "4,000 medical answers, by question", [part])
 
 
 def banking77(folder: Path) -> Iterator[Collection]:
@@ -185,24 +184,22 @@ def banking77(folder: Path) -> Iterator[Collection]:
     one = rng.sample(test, 1000)
     pairs = [(a, b) for a, b in zip(test, rng.sample(test, len(test)), strict=True)]
     pairs = [(a, b) for a, b in pairs if a["category"] != b["category"]][:1000]
-    for name, about, redundant, queries, wanted in (
+    for name, about, queries, wanted in (
         (
             "intents",
             "10,003 questions to a bank, by one of the same intent",
-            False,
             [r["text"] for r in one],
             [{r["category"]} for r in one],
         ),
         (
             "two intents",
             "the same questions, by a message that asks two things",
-            True,
             [f"{a['text']} {b['text']}" for a, b in pairs],
             [{a["category"], b["category"]} for a, b in pairs],
         ),
     ):
         part = Part(labels, texts, queries, wanted)
-        yield Collection(name, about, redundant, [part])
+        yield Collection(name, about, [part])
 
 
 def locomo(folder: Path) -> Iterator[Collection]:
@@ -230,7 +227,7 @@ def locomo(folder: Path) -> Iterator[Collection]:
                 [evidence for _, evidence in asked],
             )
         )
-    yield Collection("chats", "LoCoMo's turns, by question", False, parts)
+    yield Collection("chats", "LoCoMo's turns, by question", parts)
 
 
 def sgd(folder: Path) -> Iterator[Collection]:
@@ -265,7 +262,7 @@ def sgd(folder: Path) -> Iterator[Collection]:
         [wanted for _, wanted in asked],
     )
     yield Collection(
-        "requests", "chat requests, by a chat's own words on its intents", True, [part]
+        "requests", "chat requests, by a chat's own words on its intents", [part]
     )
 
 
@@ -295,9 +292,7 @@ def loghub(folder: Path) -> Iterator[Collection]:
                 wanted,
             )
         )
-    yield Collection(
-        "logs", "log lines, by three later lines of three events", True, parts
-    )
+    yield Collection("logs", "log lines, by three later lines of three events", parts)
 
 
 READERS = {
@@ -333,7 +328,7 @@ def small() -> list[Collection]:
         [row["text"] for row in asked],
         [{row["metadata"]["topic"]} for row in asked],
     )
-    sheets = list(_json_lines(EXAMPLES / "fact_sheets.jsonl"))
+    sheets = list(_json_lines(EXAMPLES / "fact_sheets.jsonl"))[::2]
     several = [
         (row["id"], edited(row["text"], rng)) for row in sheets for _ in range(8)
     ]
@@ -344,8 +339,8 @@ def small() -> list[Collection]:
         [{row["id"]} for row in sheets],
     )
     return [
-        Collection("topics", "700 questions to a bank, by topic", False, [topics]),
-        Collection("sheets", "45 fact sheets in 8 versions", True, [versions]),
+        Collection("topics", "700 questions to a bank, by topic", [topics]),
+        Collection("sheets", "23 fact sheets in 4 versions", [versions]),
     ]
 
 
