@@ -74,7 +74,7 @@ def main() -> None:
         mix=2,
         mix_start=0.5,
         sinusoids=True,
-        gate=GateConfig(chunk=16, multiplier="weight", gamma=4.0),
+        gate=GateConfig(chunk=16, gain=0.0),
     )
     config = TrainConfig(
         steps=args.steps, batch_size=16, lr=4e-3, eval_every=args.steps, seed=1

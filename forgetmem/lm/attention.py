@@ -59,7 +59,7 @@ class GateConfig:
     learn_gamma : bool
         Whether each head learns its bandwidth.
     keys : {"unit", "raw"}
-    multiplier : {"share", "alpha", "weight"}
+    multiplier : {"weight", "share", "alpha"}
     readout : {"softmax", "rbf"}
     gain : float
         Initial value of what is added to the logarithm of each multiplier of a prefix.
@@ -69,13 +69,13 @@ class GateConfig:
 
     chunk: int = 64
     C: float = 0.25
-    gamma: float = 1.0
+    gamma: float = 2.0
     ridge: float = 1e-3
     learn_gamma: bool = True
     keys: str = "unit"
-    multiplier: str = "share"
+    multiplier: str = "weight"
     readout: str = "softmax"
-    gain: float = 0.0
+    gain: float = -1.0
     learn_gain: bool = True
 
     def __post_init__(self) -> None:

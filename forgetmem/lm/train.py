@@ -344,13 +344,20 @@ def main(
     n_head: int = 4,
     n_embd: int = 256,
     block_size: int = 256,
-    chunk: int = 64,
-    C: float = 0.25,
-    gamma: float = 1.0,
-    ridge: float = 1e-3,
-    keys: Annotated[str, typer.Option(help="unit or raw keys in the gate.")] = "unit",
-    multiplier: Annotated[str, typer.Option(help="share, alpha or weight.")] = "share",
-    readout: Annotated[str, typer.Option(help="softmax or rbf.")] = "softmax",
+    chunk: int = GateConfig.chunk,
+    C: float = GateConfig.C,
+    gamma: float = GateConfig.gamma,
+    ridge: float = GateConfig.ridge,
+    keys: Annotated[
+        str, typer.Option(help="unit or raw keys in the gate.")
+    ] = GateConfig.keys,
+    multiplier: Annotated[
+        str, typer.Option(help="weight, share or alpha.")
+    ] = GateConfig.multiplier,
+    readout: Annotated[str, typer.Option(help="softmax or rbf.")] = GateConfig.readout,
+    gain: Annotated[
+        float, typer.Option(help="Log-factor on the prefix, at first.")
+    ] = GateConfig.gain,
     window: Annotated[int, typer.Option(help="Of the sliding window.")] = 128,
     mix: Annotated[int, typer.Option(help="Tokens mixed into an embedding.")] = 2,
     seed: int = 0,
@@ -373,6 +380,7 @@ def main(
             keys=keys,
             multiplier=multiplier,
             readout=readout,
+            gain=gain,
         )
         model = HybridLMConfig(
             n_layer=n_layer,

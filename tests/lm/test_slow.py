@@ -34,7 +34,7 @@ def test_trained_model_answers_until_it_forgets() -> None:
         block_size=64,
         mix=2,
         mix_start=0.5,
-        gate=GateConfig(chunk=8, multiplier="weight", gamma=4.0),
+        gate=GateConfig(chunk=8, gain=0.0),
     )
     train = TrainConfig(steps=500, batch_size=32, lr=4e-3)
     trainer = Trainer(config, train, batches)
