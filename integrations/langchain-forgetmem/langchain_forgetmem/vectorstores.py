@@ -216,6 +216,11 @@ class ForgetmemVectorStore(VectorStore):
             was changed. It is a `ValueError`.
         """
         _refuse(kwargs, but={"batch_size"})
+        for name, one in (("texts", texts), ("ids", ids), ("metadatas", metadatas)):
+            if isinstance(one, str | bytes | Mapping):
+                raise InvalidInputError(
+                    f"expected {name} as a list, got one {type(one).__name__}"
+                )
         given = list(texts)
         values = [{}] * len(given) if metadatas is None else list(metadatas)
         return self.memory.add(
@@ -575,6 +580,12 @@ class ForgetmemVectorStore(VectorStore):
         -------
         list of Hit
         """
+        if isinstance(k, bool) or not isinstance(k, int):
+            raise InvalidInputError(f"expected k as an integer, got {k!r}")
+        if not isinstance(query, str | Sequence | np.ndarray):
+            raise InvalidInputError(
+                f"expected a query as a text or a vector, got {type(query).__name__}"
+            )
         if k <= 0:
             return []
         if filter is None or filter == {}:
@@ -655,7 +666,7 @@ class ForgetmemVectorStore(VectorStore):
         return ForgetmemStoreRetriever(vectorstore=self, tags=tags, **kwargs)
 
     def _source_of(self, metadata: Mapping[str, Any] | None) -> str | None:
-        if metadata is None or self._source_id_key is None:
+        if self._source_id_key is None or not isinstance(metadata, Mapping):
             return None
         source = metadata.get(self._source_id_key)
         return source if isinstance(source, str) else None
@@ -680,6 +691,10 @@ class ForgetmemVectorStore(VectorStore):
         kwargs: Mapping[str, Any],
     ) -> list[Document]:
         _refuse(kwargs)
+        if not isinstance(lambda_mult, int | float) or not 0.0 <= lambda_mult <= 1.0:
+            raise InvalidInputError(
+                f"expected lambda_mult between 0 and 1, got {lambda_mult!r}"
+            )
         hits = self.hits(query, fetch_k, filter, "similarity")
         records = {record.id: record for record in self.memory.get(h.id for h in hits)}
         hits = [hit for hit in hits if hit.id in records]
@@ -696,6 +711,11 @@ def _columns(
 ) -> tuple[list[str], list[dict[str, Any]], Sequence[str | None]]:
     """Walk through the documents once: they may come from a generator."""
     given = list(documents)
+    for place, one in enumerate(given):
+        if not isinstance(one, Document):
+            raise InvalidInputError(
+                f"expected documents, got {type(one).__name__} at position {place}"
+            )
     return (
         [document.page_content for document in given],
         [document.metadata for document in given],

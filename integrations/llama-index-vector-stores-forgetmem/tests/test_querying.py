@@ -206,6 +206,18 @@ def test_what_is_not_supported_is_an_error(
         filled.query(VectorStoreQuery(query_embedding=[1.0, 2.0]))
     with pytest.raises(TypeError, match="mmr_treshold"):
         filled.query(VectorStoreQuery(query_embedding=vector("x")), mmr_treshold=1)
+    diverse = VectorStoreQuery(
+        query_embedding=vector("x"), mode=VectorStoreQueryMode.MMR, mmr_threshold=1.5
+    )
+    with pytest.raises(ValueError, match="mmr_threshold"):
+        filled.query(diverse)
+    with pytest.raises(ValueError, match="MetadataFilters"):
+        filled.get_nodes(filters={"user": "u1"})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="MetadataFilters"):
+        filled.delete_nodes(filters={"user": "u1"})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="position 0"):
+        filled.add(["a text"])  # type: ignore[list-item]
+    assert len(filled.list_ids()) == 60
 
 
 def test_nodes_are_got_in_the_order_asked(filled: ForgetmemVectorStore) -> None:

@@ -216,3 +216,25 @@ def test_failing_embeddings_store_nothing(tmp_path: Path, text: str) -> None:
             store.add_texts(["one", "two", text, "four"])
         assert store.memory.digest() == before
         store.add_texts(["five"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"texts": "abc"},
+        {"texts": ["x", "y"], "ids": "ab"},
+        {"texts": ["x"], "metadatas": {"a": 1}},
+        {"texts": ["x"], "metadatas": ["a"]},
+    ],
+    ids=["one text", "one id", "one dict", "no dict"],
+)
+def test_one_value_in_place_of_a_list_stores_nothing(
+    embeddings: Embeddings, given: dict[str, Any]
+) -> None:
+    """A text is no list of its letters."""
+    store = ForgetmemVectorStore(embeddings)
+    with pytest.raises(ValueError, match="expected"):
+        store.add_texts(**given)
+    with pytest.raises(ValueError, match="position 1"):
+        store.add_documents([Document("a"), "b"])
+    assert store.list_ids() == []

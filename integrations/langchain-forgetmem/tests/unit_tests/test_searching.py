@@ -310,3 +310,20 @@ def test_get_by_ids_answers_in_the_order_asked(filled: ForgetmemVectorStore) -> 
     assert ids(found) == ["d07", "d01"]
     assert [document.metadata["n"] for document in found] == [7, 1]
     assert [document.page_content.split()[-1] for document in found] == ["7", "1"]
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan, "x", None], ids=str)
+def test_diversity_out_of_range_is_refused(
+    filled: ForgetmemVectorStore, wrong: Any
+) -> None:
+    """An error that names the argument."""
+    with pytest.raises(ValueError, match="lambda_mult"):
+        filled.max_marginal_relevance_search("pump", lambda_mult=wrong)
+
+
+def test_wrong_types_are_named(filled: ForgetmemVectorStore) -> None:
+    """Instead of an error from somewhere inside."""
+    with pytest.raises(ValueError, match="expected k"):
+        filled.similarity_search("pump", k="3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected a query"):
+        filled.similarity_search(None)  # type: ignore[arg-type]

@@ -211,6 +211,11 @@ class ForgetmemVectorStore(BasePydanticVectorStore):
             is a `ValueError`.
         """
         given = list(nodes)
+        for place, node in enumerate(given):
+            if not isinstance(node, BaseNode):
+                raise InvalidInputError(
+                    f"expected nodes, got {type(node).__name__} at position {place}"
+                )
         return self._memory.add(
             [text_of(node) for node in given],
             ids=[node.node_id for node in given],
@@ -322,7 +327,7 @@ class ForgetmemVectorStore(BasePydanticVectorStore):
             If neither says which nodes; to empty the store, use `clear`.
         """
         _refuse(delete_kwargs)
-        if node_ids is None and (filters is None or not filters.filters):
+        if node_ids is None and _where(filters) is None:
             raise InvalidInputError(
                 "delete_nodes() needs node_ids or filters; to empty the store use "
                 "clear()"
@@ -382,7 +387,7 @@ class ForgetmemVectorStore(BasePydanticVectorStore):
         ForgetProof
             With its key; save both.
         """
-        if filters is not None and not filters.filters:
+        if filters is not None and _where(filters) is None:
             raise InvalidInputError(
                 "empty filters would forget everything; use clear()"
             )
@@ -527,6 +532,10 @@ class ForgetmemVectorStore(BasePydanticVectorStore):
             threshold = query.mmr_threshold
         if threshold is None:
             threshold = _MMR_THRESHOLD
+        if not isinstance(threshold, int | float) or not 0.0 <= threshold <= 1.0:
+            raise InvalidInputError(
+                f"expected mmr_threshold between 0 and 1, got {threshold!r}"
+            )
         hits = self._find(query, prefetch, options)
         records = {one.id: one for one in self._memory.get(hit.id for hit in hits)}
         hits = [hit for hit in hits if hit.id in records]
@@ -561,6 +570,10 @@ def _where(
     filters: MetadataFilters | None, doc_ids: Collection[str] | None = None
 ) -> Callable[[Mapping[str, Any]], bool] | None:
     documents = set(doc_ids or ())
+    if filters is not None and not isinstance(filters, MetadataFilters):
+        raise InvalidInputError(
+            f"expected filters as MetadataFilters, got {type(filters).__name__}"
+        )
     if (filters is None or not filters.filters) and not documents:
         return None
 
