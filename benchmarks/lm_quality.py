@@ -67,7 +67,7 @@ class Protocol:
 
 EXPERIMENTS = {
     "enwik8": Protocol(1200, 2, 3e-3),
-    "paper": Protocol(120, 4, 1.5e-3, n_embd=256, n_layer=4, warmup=20, windows=64),
+    "paper": Protocol(80, 4, 1.5e-3, n_embd=256, n_layer=4, warmup=16, windows=64),
     "tinystories": Protocol(600, 2, 3e-3),
     "small": Protocol(20, 2, 3e-3, n_embd=32, block=64, chunk=16, windows=8),
 }
