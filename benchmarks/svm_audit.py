@@ -19,7 +19,6 @@ Prints Markdown tables and writes ``results/svm_audit.json``.
 from __future__ import annotations
 
 import argparse
-import lzma
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import physionet
 import quadprog
 from report import machine, markdown, save
 
@@ -40,9 +40,6 @@ _BITS = 400
 NU = 0.4
 GAMMA = 0.25
 RIDGE = 1e-8
-VITALS = ("HR", "SysABP", "MAP", "RespRate", "SpO2", "Temp")
-#: What stands in for a vital that a stay lacks: the non-invasive measurement.
-INSTEAD = {"NISysABP": "SysABP", "NIMAP": "MAP", "SaO2": "SpO2"}
 
 
 @dataclass(frozen=True)
@@ -126,35 +123,10 @@ def stays(path: Path | None, distinct: bool) -> Callable[..., np.ndarray]:
 
 def real_stays(folder: Path) -> Iterator[np.ndarray]:
     """Hourly vitals, filled forward, of the stays that have all six of them."""
-    stay: dict[str, dict[int, float]] = {}
-    count = 0
-    with lzma.open(folder / "set-a.csv.xz", "rt") as file:
-        for line in file:
-            time_of, name, value = line.strip().split(",")
-            if name == "RecordID" and stay:
-                rows = filled(stay)
-                stay = {}
-                if rows is not None:
-                    yield rows
-                    count += 1
-                    if count == 400:
-                        return
-            vital = INSTEAD.get(name, name)
-            if vital in VITALS and float(value) > 0.0:
-                stay.setdefault(vital, {}).setdefault(int(time_of[:2]), float(value))
-
-
-def filled(stay: dict[str, dict[int, float]]) -> np.ndarray | None:
-    """Hours from the first at which all vitals are known, at most 40."""
-    if set(stay) != set(VITALS):
-        return None
-    first = max(min(hours) for hours in stay.values())
-    rows = []
-    for hour in range(first, min(first + 40, 48)):
-        rows.append(
-            [stay[vital][max(h for h in stay[vital] if h <= hour)] for vital in VITALS]
-        )
-    return np.array(rows) if len(rows) >= 12 else None
+    for stay in physionet.read_2012(folder, ("a",)):
+        rows = stay.rows(physionet.VITALS, 40, padded=True)
+        if rows is not None and len(rows) >= 12:
+            yield rows
 
 
 def made_stays(count: int) -> Iterator[np.ndarray]:
