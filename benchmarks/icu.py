@@ -37,6 +37,7 @@ import numpy as np
 import physionet
 from bootstrap import paired, shown
 from keeping import deduplicated, h2o, k_centre, recent
+from lines import Line, plot
 from physionet import Stay
 from pooled import deletion
 from report import machine, markdown, save
@@ -267,6 +268,27 @@ def retention_table(result: dict[str, Any]) -> str:
     return markdown(header, rows)
 
 
+def figure(result: dict[str, Any], name: str) -> None:
+    """Draw the retention of critical hours against the rows that are kept."""
+    colours = {
+        "support": "#0b5",
+        "k-centre greedy": "#07c",
+        "recency": "#c50",
+        "random (expected)": "#999",
+    }
+    lines = []
+    for number, (data, found) in enumerate(result["sets"].items()):
+        for rule, colour in colours.items():
+            points = [
+                (run["rows kept"], run["retention"][rule]) for run in found["composite"]
+            ]
+            lines.append(
+                Line(f"{rule}, {data.split()[-1]}", points, colour, bool(number))
+            )
+    title = "Critical hours that are kept, by composite"
+    plot(name, title, ("share of the hours kept", "retention"), lines, (0.0, 1.0))
+
+
 def section(result: dict[str, Any]) -> str:
     """Return the Markdown that stands in the README."""
     paper, gone = result["paper"], result["deletion"]
@@ -295,6 +317,8 @@ The paper, on MIMIC-IV: composite {paper["composite"]["support"]:.2f} against
 only the order of the columns can be compared.
 
 {retention_table(result)}
+
+![Critical hours that are kept](results/icu.svg)
 
 {verdict(result)}
 
@@ -375,8 +399,10 @@ def main() -> None:
         sets = {name: stays[:200] for name, stays in sets.items()}
     sizes = (10, 8, 3) if given.small else (100, 40, 20)
     result = benchmark(sets, *sizes)
+    name = "icu_small" if given.small else "icu"
     print(section(result))
-    print(save("icu_small" if given.small else "icu", result))
+    figure(result, name)
+    print(save(name, result))
 
 
 if __name__ == "__main__":

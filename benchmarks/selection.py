@@ -347,7 +347,8 @@ row each) and 6 groups of ten near-duplicates in 4 dimensions, noise {NOISE}, st
 normal centres; {QUERIES_PER_GROUP} held-out queries a group. A query is *recalled* if
 the memory answers with its group: by the kernel mean of the groups over the rows kept
 (*attention*, with the memory's coefficients where it has some), or by the *nearest* row
-kept. Every peer keeps as many rows as ours does.
+kept. Every peer keeps as many rows as ours does; how many that are follows, for ours,
+from the rows and γ, and is not chosen.
 
 The paper reports a rare recall of {paper["support"]} against {paper["heavy hitters"]}
 of heavy hitters; how far apart its centres are is not known here. Its setting
