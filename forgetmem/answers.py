@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray, as_matrix
+from forgetmem.column import SEVERAL
 from forgetmem.distances import dots
 from forgetmem.errors import InvalidInputError
 from forgetmem.filters import Filter
@@ -83,10 +84,14 @@ class Matching:
         among: Set[str] | None = None,
     ) -> None:
         self._state = state
+        self._where = where
+        self._verdicts: dict[str, bool] = {}
         self.rows: BoolArray | None = None
         self._ids: dict[int, list[str]] | None = None
-        if where is not None or among is not None:
-            self._select(where, state.entries if among is None else among)
+        if among is not None:
+            self._choose(among)
+        elif where is not None:
+            self._filter()
 
     def ids(self, row: int) -> list[str]:
         """Return the matching records with one vector, ascending.
@@ -99,7 +104,10 @@ class Matching:
         -------
         list of str
         """
-        return self._state.ids(row) if self._ids is None else self._ids.get(row, [])
+        if self._ids is not None:
+            return self._ids.get(row, [])
+        ids = self._state.ids(row)
+        return ids if self._where is None else [id for id in ids if self._lets(id)]
 
     def name(self, row: int) -> str:
         """Return the id that speaks for a row.
@@ -121,24 +129,37 @@ class Matching:
         -------
         list of str
         """
-        if self._ids is None:
+        if self.rows is None:
             return sorted(self._state.entries)
-        return sorted(id for ids in self._ids.values() for id in ids)
+        rows = np.flatnonzero(self.rows).tolist()
+        return sorted(id for row in rows for id in self.ids(row))
 
-    def _select(self, where: Filter | None, among: Iterable[str]) -> None:
-        entries = self._state.entries
-        verdicts: dict[str, bool] = {}
+    def _lets(self, id: str) -> bool:
+        text = self._state.entries[id].metadata
+        verdict = self._verdicts.get(text)
+        if verdict is None:
+            assert self._where is not None
+            verdict = self._where.matches(self._state.metadata(text))
+            self._verdicts[text] = verdict
+        return verdict
+
+    def _filter(self) -> None:
+        """Look at every metadata text once, and singly where those of a row differ."""
+        assert self._where is not None
+        column = self._state.column()
+        verdicts = [self._where.matches(self._state.metadata(t)) for t in column.texts]
+        self._verdicts = dict(zip(column.texts, verdicts, strict=True))
+        numbers = column.of_rows(len(self._state.table.X))
+        self.rows = np.array([*verdicts, False], dtype=np.bool_)[numbers]
+        several = np.flatnonzero(numbers == SEVERAL).tolist()
+        self.rows[several] = [bool(self.ids(row)) for row in several]
+
+    def _choose(self, among: Iterable[str]) -> None:
         self._ids = {}
         for id in among:
-            entry = entries.get(id)
-            if entry is None:
-                continue
-            if where is not None:
-                if entry.metadata not in verdicts:
-                    verdicts[entry.metadata] = where.matches(self._state.metadata(id))
-                if not verdicts[entry.metadata]:
-                    continue
-            self._ids.setdefault(entry.row, []).append(id)
+            entry = self._state.entries.get(id)
+            if entry is not None and (self._where is None or self._lets(id)):
+                self._ids.setdefault(entry.row, []).append(id)
         for ids in self._ids.values():
             ids.sort()
         self.rows = np.zeros(len(self._state.table.X), dtype=np.bool_)

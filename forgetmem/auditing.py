@@ -45,8 +45,10 @@ def group_certificates(
     tuple of GroupCertificate
     """
     return tuple(
-        GroupCertificate.of(number, len(rows), state.weights.certificate(rows))
-        for number, rows in enumerate(groups)
+        GroupCertificate.of(number, len(rows), certificate)
+        for number, (rows, certificate) in enumerate(
+            zip(groups, state.weights.certificates(groups), strict=True)
+        )
     )
 
 
@@ -449,7 +451,7 @@ def _count_commitments(
             atom: ("vector", commit(key, "vector", vector))
             for atom, vector in tx.vectors(namespace)
         }
-        for id, _, _, atom, _ in tx.records(namespace):
+        for id, _, _, atom, *_ in tx.records(namespace):
             found.update((("id", commit(key, "id", id.encode())), vectors[atom]))
         for _, text in tx.texts(namespace):
             found["text", commit(key, "text", text.encode())] += 1

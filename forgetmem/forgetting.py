@@ -191,7 +191,7 @@ def forget(
             gone = _gather(collection, tx, state, ids, missing)
             if ids:
                 touched = state.companions(ids)
-                state.change(ids, [])
+                state.change(gone.records, [])
                 gone.groups = group_certificates(state, state.groups_of(touched))
                 gone.digest_after = collection.digest(state)
                 gone.n_after = len(state)
@@ -225,7 +225,7 @@ def store_records(
             ids = [record.id for record in new if record.id in state.entries]
             gone = _gather(collection, tx, state, ids, [])
             if new:
-                state.change([], new)
+                state.change(gone.records, new)
         if ids:
             collection.store.clean(needles_of(gone.records, gone.vectors.values()))
 
@@ -292,15 +292,20 @@ def _gather(
             PruneHorizon.from_json(payload).pruned
             for payload in tx.certificates(collection.namespace).values()
         ),
-        survivors=_count_survivors(tx, records),
+        survivors=_count_survivors(collection, tx, state, records),
     )
 
 
 def _count_survivors(
-    tx: ReadTransaction, records: list[StoredRecord]
+    collection: Collection,
+    tx: ReadTransaction,
+    state: NamespaceState,
+    records: list[StoredRecord],
 ) -> Counter[object]:
     """Count who else, in any namespace, has an id, a text or a vector of records."""
     shared: Counter[object] = Counter()
+    if tx.namespaces() == [collection.namespace] and state.shares_nothing(records):
+        return shared
     own = [(r.id, r.atom, text_digest(r.text)) for r in records]
     if own:
         for features in tx.sharing(*(set(column) for column in zip(*own, strict=True))):

@@ -50,7 +50,7 @@ def prune(collection: Collection) -> list[PruneCertificate]:
             ids = [id for row in rows.tolist() for id in state.ids(row)]
             records = list(fetch(tx, collection.namespace, ids).values())
             vectors = [state.table.X[row].tobytes() for row in rows]
-            state.remove_rows(rows)
+            state.remove_rows(rows, records)
             for horizon in horizons:
                 state.horizons.add(horizon)
         collection.store.clean(needles_of(records, vectors))

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import itertools
 import sys
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
+from forgetmem.column import MetadataColumn
+from forgetmem.counts import DigestCounts
 from forgetmem.errors import CorruptStoreError
 from forgetmem.groups import (
     Grouping,
@@ -38,6 +40,7 @@ from forgetmem.store import (
     atom_key,
     leaf,
     record_content,
+    text_digest,
 )
 from forgetmem.written import Written
 
@@ -96,6 +99,7 @@ class NamespaceState:
         )
         self.entries: dict[str, Entry] = {}
         self.tree = DigestTree()
+        self.texts = DigestCounts()
         self.horizons = Horizons(
             self.table, self.keys, self.grouping, self.weights, settings.gamma
         )
@@ -103,6 +107,7 @@ class NamespaceState:
         self._ids_at: list[set[str] | str | None] = []
         self._written = Written()
         self._parsed: dict[str, dict[str, Json]] = {}
+        self._column: MetadataColumn | None = None
         self._delta = _Delta()
         self.changed = False
 
@@ -151,35 +156,30 @@ class NamespaceState:
         self.keys.put(rows, keys)
         self._ids_at = [None] * len(rows)
         del keys  # before anything that stays is allocated behind it
-        self._restore(rows, tx.atoms(namespace))
+        self._restore(tx, namespace, rows)
         records = tx.records(namespace)
         while some := list(itertools.islice(records, _CHUNK)):
-            places = self.keys.rows_of([atom for _, _, _, atom, _ in some]).tolist()
-            for (id, source_id, metadata, _, content), row in zip(
-                some, places, strict=True
-            ):
-                if row < 0:
-                    raise KeyError
-                self._enter(id, source_id, metadata, row, content)
+            places = self.keys.rows_of([record[3] for record in some])
+            if (places < 0).any():
+                raise KeyError
+            ids, sources, metadatas, _, texts, contents = zip(*some, strict=True)
+            entered = zip(ids, sources, metadatas, places.tolist(), strict=True)
+            for id, source_id, metadata, row in entered:
+                self._stand(id, source_id, metadata, row)
+            roles = self.weights.role[places].tolist()
+            self.tree.fill(ids, map(leaf, contents, roles))
+            self.texts.add(texts)
         self.load_horizons(tx, namespace)
 
-    def _restore(
-        self,
-        rows: IntArray,
-        atoms: Iterator[tuple[bytes, bytes, bytes, float, int]],
-    ) -> None:
-        keys, components, parts = bytearray(), bytearray(), bytearray()
-        weights, roles = array("d"), array("b")
-        for key, component, part, weight, role in atoms:
-            keys += key
-            components += component
-            parts += part
-            weights.append(weight)
-            roles.append(role)
+    def _restore(self, tx: ReadTransaction, namespace: str, rows: IntArray) -> None:
+        keys, states = tx.states(namespace)
         if not np.array_equal(as_words(keys), self.keys.words[rows]):
             raise KeyError
-        labels = as_words(components), as_words(parts)
-        found = np.array(weights), np.array(roles)
+        labels = (
+            as_words(states["component"].tobytes()),
+            as_words(states["part"].tobytes()),
+        )
+        found = states["weight"].astype(np.float64), states["role"].astype(np.int8)
         self._written.note(rows, labels, *found)
         self.grouping.restore(rows, *labels)
         self.weights.restore(rows, *found)
@@ -198,19 +198,18 @@ class NamespaceState:
         }
         self.horizons.by_key = dict(self._stored_horizons)
 
-    def change(self, erase: Iterable[str], put: Sequence[NewRecord]) -> None:
+    def change(self, gone: Sequence[StoredRecord], put: Sequence[NewRecord]) -> None:
         """Erase records, store others, and solve the groups that this touches.
 
         Parameters
         ----------
-        erase : iterable of str
-            Ids that are there.
+        gone : sequence of StoredRecord
+            What is there now and is to be erased or overwritten.
         put : sequence of NewRecord
-            An id that is there is overwritten.
+            An id that is there must be among those that are gone.
         """
         self.changed = True
-        overwritten = [record.id for record in put if record.id in self.entries]
-        loose = {self._leave(id) for id in [*erase, *overwritten]}
+        loose = self._leave_all(gone)
         rows, affected = self._make_rows(put)
         empty = [row for row in loose.difference(rows) if self._ids_at[row] is None]
         orphans = np.array(sorted(empty), dtype=np.int64)
@@ -218,26 +217,40 @@ class NamespaceState:
         self._solve(np.setdiff1d(affected, orphans))
         for record, row in zip(put, rows, strict=True):
             self._put(record, row)
+        self.texts.add(text_digest(record.text) for record in put)
         self.horizons.after_add(np.array(sorted(self._delta.new_rows), dtype=np.int64))
 
-    def remove_rows(self, rows: IntArray) -> list[str]:
+    def remove_rows(self, rows: IntArray, gone: Sequence[StoredRecord]) -> None:
         """Erase all records of some vectors whose absence changes no weight.
 
         Parameters
         ----------
         rows : ndarray of int64
+        gone : sequence of StoredRecord
+            Those records.
+        """
+        self.changed = True
+        self._leave_all(gone)
+        self._remove_atoms(rows, forgotten=False)
+
+    def shares_nothing(self, records: Sequence[StoredRecord]) -> bool:
+        """Tell whether no other record has a text or a vector of some records.
+
+        Parameters
+        ----------
+        records : sequence of StoredRecord
+            Records that are there.
 
         Returns
         -------
-        list of str
-            The ids that are gone.
+        bool
+            True only if that is certain.
         """
-        self.changed = True
-        ids = [id for row in rows for id in self.ids(int(row))]
-        for id in ids:
-            self._leave(id)
-        self._remove_atoms(rows, forgotten=False)
-        return ids
+        texts = Counter(text_digest(record.text) for record in records)
+        rows = Counter(self.entries[record.id].row for record in records)
+        return all(self.texts.count(one) <= n for one, n in texts.items()) and all(
+            len(self.ids(row)) <= n for row, n in rows.items()
+        )
 
     def holds(self, record: NewRecord) -> bool:
         """Tell whether a record is there already, equal in every field.
@@ -303,22 +316,36 @@ class NamespaceState:
             return []
         return [at] if isinstance(at, str) else sorted(at)
 
-    def metadata(self, id: str) -> dict[str, Json]:
-        """Return the metadata of a record, parsed; shared, not to be changed.
+    def metadata(self, text: str) -> dict[str, Json]:
+        """Return the metadata of records, parsed; shared, not to be changed.
 
         Parameters
         ----------
-        id : str
+        text : str
+            As in an `Entry`.
 
         Returns
         -------
         dict
         """
-        text = self.entries[id].metadata
         parsed = self._parsed.get(text)
         if parsed is None:
             parsed = self._parsed[text] = load_metadata(text)
         return parsed
+
+    def column(self) -> MetadataColumn:
+        """Return the metadata of all rows by number.
+
+        Returns
+        -------
+        MetadataColumn
+        """
+        if self._column is None:
+            entries = self.entries.values()
+            rows = np.array([entry.row for entry in entries], dtype=np.int64)
+            texts = [entry.metadata for entry in entries]
+            self._column = MetadataColumn(rows, texts)
+        return self._column
 
     def companions(self, ids: Iterable[str]) -> IntArray:
         """Return the rows that are solved together with some records.
@@ -359,8 +386,9 @@ class NamespaceState:
         return groups
 
     def wipe(self) -> None:
-        """Overwrite the vectors before the state is thrown away."""
+        """Overwrite vectors and digests before the state is thrown away."""
         self.table.wipe()
+        self.texts.wipe()
 
     def _make_rows(self, put: Sequence[NewRecord]) -> tuple[list[int], IntArray]:
         """Return the row of each record's vector, and the rows to be solved."""
@@ -382,16 +410,18 @@ class NamespaceState:
 
     def _put(self, record: NewRecord, row: int) -> None:
         content, key = _content(record), self.keys.key(row)
-        self._enter(record.id, record.source_id, record.metadata, row, content)
+        self._stand(record.id, record.source_id, record.metadata, row)
+        self.tree.put(record.id, leaf(content, self.weights.role_of(row)))
         self._delta.put[record.id] = StoredRecord(
             record.id, record.text, record.metadata, record.source_id, key, content
         )
 
-    def _enter(
-        self, id: str, source_id: str | None, metadata: str, row: int, content: bytes
-    ) -> None:
+    def _stand(self, id: str, source_id: str | None, metadata: str, row: int) -> None:
+        """Note which row a record has."""
         source = None if source_id is None else sys.intern(source_id)
         self.entries[id] = Entry(source, sys.intern(metadata), row)
+        if self._column is not None:
+            self._column.put(row, metadata)
         at = self._ids_at[row]
         if at is None:
             self._ids_at[row] = id
@@ -399,7 +429,10 @@ class NamespaceState:
             self._ids_at[row] = {at, id}
         else:
             at.add(id)
-        self.tree.put(id, leaf(content, self.weights.role_of(row)))
+
+    def _leave_all(self, gone: Sequence[StoredRecord]) -> set[int]:
+        self.texts.discard(text_digest(record.text) for record in gone)
+        return {self._leave(record.id) for record in gone}
 
     def _leave(self, id: str) -> int:
         entry = self.entries.pop(id)
@@ -414,6 +447,7 @@ class NamespaceState:
         self._delta.erased.add(id)
         self._delta.put.pop(id, None)
         self._parsed.pop(entry.metadata, None)
+        self._column = None  # it would keep the metadata of what is gone
         return entry.row
 
     def _remove_atoms(self, rows: IntArray, *, forgotten: bool = True) -> IntArray:

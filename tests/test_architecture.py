@@ -19,6 +19,8 @@ ALLOWED: dict[str, set[str]] = {
     "jit": set(),
     "arrays": {"errors"},
     "distances": {"arrays", "jit"},
+    "counts": {"jit"},
+    "column": {"arrays"},
     "records": {"arrays"},
     "metadata": {"errors"},
     "filters": {"errors", "metadata"},
@@ -34,6 +36,8 @@ ALLOWED: dict[str, set[str]] = {
     "written": {"arrays", "groups"},
     "state": {
         "arrays",
+        "column",
+        "counts",
         "errors",
         "groups",
         "index",
@@ -48,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "ranking": {"arrays", "distances", "index"},
     "answers": {
         "arrays",
+        "column",
         "distances",
         "errors",
         "filters",

@@ -210,7 +210,7 @@ class Components:
 
     def _join(self, rows: IntArray, among: IntArray) -> list[tuple[int, int]]:
         right = np.concatenate([rows, np.setdiff1d(among, rows)])
-        return join(self._table.X, rows, right, self.threshold, self._parent)
+        return join(self._table, rows, right, self.threshold, self._parent)
 
     def _reconnect(self, left: IntArray) -> list[tuple[int, int]]:
         if self.threshold <= -1.0:
@@ -219,7 +219,7 @@ class Components:
         roots = {find(self._parent, int(row)) for row in left} if merges else {-1, -2}
         if len(roots) == 1:
             return merges
-        return merges + join(self._table.X, left, left, self.threshold, self._parent)
+        return merges + join(self._table, left, left, self.threshold, self._parent)
 
     def _walk(self, left: IntArray) -> list[tuple[int, int]]:
         X: Float32Array = self._table.X

@@ -2,8 +2,8 @@
 
 For vectors split into a prefix and a rest, ``x.y <= x1.y1 + |x2||y2|``. The bound is
 one inner product of the prefixes with the norm of the rest appended, so a float32
-matrix product rules out most pairs. What is left is computed in float64, and only
-for pairs that are not yet known to be connected.
+matrix product rules out most pairs. Of what is left, and only for pairs that are not
+yet known to be connected, most are decided by their byte codes, the others in float64.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
 from forgetmem.distances import DOT_ERROR, dot_at_least
-from forgetmem.index import float32_error
+from forgetmem.index import VectorTable, float32_error
+from forgetmem.index.codes import Codes, code_product
 from forgetmem.jit import compiled
 
-_PREFIX = 128
+_PREFIX = 96
 _LEFT = 512
-_RIGHT = 8192
+_RIGHT = 2048
+#: So many bounds are looked at together.
+_STRIDE = 64
+#: Rows have norm 1 within rounding; allowed for with a margin.
+_NORM = 1.01
 
 
 @compiled
@@ -42,9 +47,32 @@ def find(parent: IntArray, row: int) -> int:
 
 
 @compiled
+def _wide_dot(X: Float32Array, a: int, b: int) -> float:
+    d = X.shape[1]
+    whole = d - d % 8
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
+    for t in range(0, whole, 8):
+        s0 += np.float64(X[a, t]) * np.float64(X[b, t])
+        s1 += np.float64(X[a, t + 1]) * np.float64(X[b, t + 1])
+        s2 += np.float64(X[a, t + 2]) * np.float64(X[b, t + 2])
+        s3 += np.float64(X[a, t + 3]) * np.float64(X[b, t + 3])
+        s4 += np.float64(X[a, t + 4]) * np.float64(X[b, t + 4])
+        s5 += np.float64(X[a, t + 5]) * np.float64(X[b, t + 5])
+        s6 += np.float64(X[a, t + 6]) * np.float64(X[b, t + 6])
+        s7 += np.float64(X[a, t + 7]) * np.float64(X[b, t + 7])
+    tail = 0.0
+    for t in range(whole, d):
+        tail += np.float64(X[a, t]) * np.float64(X[b, t])
+    return float((((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))) + tail)
+
+
+@compiled
 def _link_block(
     bounds: Float32Array,
     X: Float32Array,
+    codes: Codes,
+    scales: Float32Array,
+    errors: Float32Array,
     left: IntArray,
     right: IntArray,
     threshold: float,
@@ -55,41 +83,42 @@ def _link_block(
 ) -> tuple[int, int]:
     merged = 0
     doubtful = 0
-    d = X.shape[1]
-    whole = d - d % 8
     cut = np.float32(threshold - slack)
     for i in range(len(left)):
         a = left[i]
-        for j in range(len(right)):
-            if bounds[i, j] < cut:
+        line = bounds[i]
+        for start in range(0, len(right), _STRIDE):
+            end = min(start + _STRIDE, len(right))
+            possible = 0
+            for j in range(start, end):
+                possible += line[j] >= cut
+            if possible == 0:
                 continue
-            b = right[j]
-            root_a = find(parent, a)
-            root_b = find(parent, b)
-            if root_a == root_b:
-                continue
-            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-            for t in range(0, whole, 8):
-                s0 += np.float64(X[a, t]) * np.float64(X[b, t])
-                s1 += np.float64(X[a, t + 1]) * np.float64(X[b, t + 1])
-                s2 += np.float64(X[a, t + 2]) * np.float64(X[b, t + 2])
-                s3 += np.float64(X[a, t + 3]) * np.float64(X[b, t + 3])
-                s4 += np.float64(X[a, t + 4]) * np.float64(X[b, t + 4])
-                s5 += np.float64(X[a, t + 5]) * np.float64(X[b, t + 5])
-                s6 += np.float64(X[a, t + 6]) * np.float64(X[b, t + 6])
-                s7 += np.float64(X[a, t + 7]) * np.float64(X[b, t + 7])
-            value = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
-            for t in range(whole, d):
-                value += np.float64(X[a, t]) * np.float64(X[b, t])
-            if value >= threshold + DOT_ERROR:
-                parent[root_b] = root_a
-                merges[merged, 0] = root_a
-                merges[merged, 1] = root_b
-                merged += 1
-            elif value >= threshold - DOT_ERROR:
-                unsure[doubtful % len(unsure), 0] = a
-                unsure[doubtful % len(unsure), 1] = b
-                doubtful += 1
+            for j in range(start, end):
+                if line[j] < cut:
+                    continue
+                b = right[j]
+                root_a = find(parent, a)
+                root_b = find(parent, b)
+                if root_a == root_b:
+                    continue
+                scale = np.float64(scales[a]) * np.float64(scales[b])
+                value = float(scale * np.float64(code_product(codes, a, b)))
+                error = np.float64(errors[a]) + np.float64(errors[b])
+                error = _NORM * error + np.float64(errors[a]) * np.float64(errors[b])
+                if value + error < threshold - DOT_ERROR:
+                    continue
+                if value - error < threshold + DOT_ERROR:  # the codes cannot tell
+                    value = _wide_dot(X, a, b)
+                if value >= threshold + DOT_ERROR:
+                    parent[root_b] = root_a
+                    merges[merged, 0] = root_a
+                    merges[merged, 1] = root_b
+                    merged += 1
+                elif value >= threshold - DOT_ERROR:
+                    unsure[doubtful % len(unsure), 0] = a
+                    unsure[doubtful % len(unsure), 1] = b
+                    doubtful += 1
     return merged, doubtful
 
 
@@ -102,7 +131,7 @@ def _bounding(X: Float32Array) -> Float32Array:
 
 
 def join(
-    X: Float32Array,
+    table: VectorTable,
     left: IntArray,
     right: IntArray,
     threshold: float,
@@ -112,10 +141,10 @@ def join(
 
     Parameters
     ----------
-    X : ndarray of shape (n, d), float32, C-contiguous
+    table : VectorTable
         Vectors of norm at most about 1.
     left, right : ndarray of int64
-        Rows of `X`. Where both hold the same rows, each pair is looked at once if
+        Rows of the table. Where both hold the same rows, each pair is looked at once if
         `left` is a leading part of `right`.
     threshold : float
         Two rows are linked if their inner product is at least this, decided exactly.
@@ -128,35 +157,48 @@ def join(
         The roots that were united, in order: the second now hangs under the first.
     """
     merges: list[tuple[int, int]] = []
+    X = table.X
     same = len(left) > 0 and np.array_equal(left, right[: len(left)])
     slack = float32_error(X.shape[1])
     starts = range(0, len(right), _RIGHT)
     boundings = [_bounding(X[right[start : start + _RIGHT]]) for start in starts]
+    room = np.empty((_LEFT, _RIGHT), dtype=np.float32)
     for first in range(0, len(left), _LEFT):
         rows = left[first : first + _LEFT]
         bounding = _bounding(X[rows])
         for start, others in zip(starts, boundings, strict=True):
             if same and start + len(others) <= first:
                 continue
-            bounds = bounding @ others.T
+            bounds = room if len(rows) * len(others) == room.size else None
+            bounds = np.matmul(bounding, others.T, out=bounds)
             columns = right[start : start + len(others)]
-            merges += _link(bounds, X, rows, columns, threshold, slack, parent)
+            merges += _link(bounds, table, rows, columns, threshold, slack, parent)
     return merges
 
 
 def _link(
     bounds: Float32Array,
-    X: Float32Array,
+    table: VectorTable,
     left: IntArray,
     right: IntArray,
     threshold: float,
     slack: float,
     parent: IntArray,
 ) -> list[tuple[int, int]]:
+    X = table.X
     united = np.empty((len(left) + len(right), 2), dtype=np.int64)
     unsure = np.empty((4096, 2), dtype=np.int64)
     merged, doubtful = _link_block(
-        bounds, X, left, right, threshold, slack, parent, united, unsure
+        bounds,
+        X,
+        *table.coded,
+        left,
+        right,
+        threshold,
+        slack,
+        parent,
+        united,
+        unsure,
     )
     merges = [(int(a), int(b)) for a, b in united[:merged]]
     if doubtful <= len(unsure):

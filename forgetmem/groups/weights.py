@@ -16,8 +16,11 @@ from forgetmem.svm import (
     Role,
     Solution,
     fit_many,
-    solution_certificate,
+    solution_certificates,
 )
+
+#: So many groups are certified at a time: their vectors are copied.
+_CERTIFIED = 1024
 
 Roles: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int8]]
 
@@ -130,26 +133,34 @@ class GroupWeights:
             solution = self._fit(alone[:1])[0]  # a vector's distance from itself is 0
             self._assign(np.concatenate(alone), solution.weights, solution.partition)
 
-    def certificate(self, rows: IntArray) -> Certificate:
-        """Certify the weights of one group from its vectors and weights alone.
+    def certificates(self, groups: list[IntArray]) -> list[Certificate]:
+        """Certify the weights of some groups from their vectors and weights alone.
 
         Parameters
         ----------
-        rows : ndarray of int64
+        groups : list of ndarray of int64
+            Each with the rows of one group.
 
         Returns
         -------
-        Certificate
+        list of Certificate
         """
+        found: list[Certificate] = []
+        for start in range(0, len(groups), _CERTIFIED):
+            some = groups[start : start + _CERTIFIED]
+            found += solution_certificates(
+                [self._vectors(rows) for rows in some],
+                [self._coefficients(rows) for rows in some],
+                gamma=self._gamma,
+                C=self._C,
+                ridge=self._ridge,
+            )
+        return found
+
+    def _coefficients(self, rows: IntArray) -> FloatArray:
         coefficients = self.weight[rows] / math.fsum(self.weight[rows])
         coefficients[self.role[rows] == Role.BOUNDED] = self._C
-        return solution_certificate(
-            self._vectors(rows),
-            coefficients,
-            gamma=self._gamma,
-            C=self._C,
-            ridge=self._ridge,
-        )
+        return coefficients
 
     def _fit(self, groups: list[IntArray]) -> list[Solution]:
         return fit_many(

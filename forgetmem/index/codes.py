@@ -117,6 +117,15 @@ def _product(codes: Codes, row: int, p: QueryCodes) -> np.int32:
 
 
 @compiled
+def code_product(codes: Codes, a: int, b: int) -> np.int32:
+    """Return the inner product of the codes of two rows; for compiled callers."""
+    total = np.int32(0)
+    for j in range(codes.shape[1]):
+        total += np.int32(codes[a, j]) * np.int32(codes[b, j])
+    return np.int32(total)
+
+
+@compiled
 def _replace_smallest(heap: FloatArray, value: float) -> None:
     # The smallest of the heap stands first.
     place = 0

@@ -11,7 +11,12 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from forgetmem.errors import CorruptStoreError, InvalidInputError
 
@@ -22,10 +27,22 @@ SEAL_SIZE = 8
 _ATOM_TAG = b"forgetmem atom 1\x00"
 _TEXT_TAG = b"forgetmem text 1\x00"
 _CONTENT_TAG = b"forgetmem content 1\x00"
+_LENGTHS = struct.Struct("<QQQ")
 _STATE = struct.Struct("<16s16sdB")
 _CHECKSUM = struct.Struct("<I")
 
 STATE_SIZE = _STATE.size + _CHECKSUM.size
+
+#: The stored form of many atoms' states, one after the other, as an array.
+STATES = np.dtype(
+    [
+        ("component", np.uint8, (KEY_SIZE,)),
+        ("part", np.uint8, (KEY_SIZE,)),
+        ("weight", "<f8"),
+        ("role", np.uint8),
+        ("checksum", "<u4"),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +150,9 @@ def content_of(
     """
     name, meta = id.encode(), metadata.encode()
     source = b"" if source_id is None else b"\x01" + source_id.encode()
-    lengths = struct.pack("<QQQ", len(name), len(source), len(meta))
-    parts = (_CONTENT_TAG, lengths, name, source, meta, atom, text_sha)
-    return hashlib.sha256(b"".join(parts)).digest()
+    lengths = _LENGTHS.pack(len(name), len(source), len(meta))
+    parts = _CONTENT_TAG + lengths + name + source + meta + atom + text_sha
+    return hashlib.sha256(parts).digest()
 
 
 def record_content(
@@ -218,3 +235,33 @@ def unpack_state(key: bytes, state: bytes) -> tuple[bytes, bytes, float, int]:
         )
     component, part, weight, role = _STATE.unpack(body)
     return component, part, weight, role
+
+
+def unpack_states(rows: Sequence[tuple[bytes, bytes]]) -> NDArray[Any]:
+    """Return what `unpack_state` does, of many atoms at once.
+
+    Parameters
+    ----------
+    rows : sequence of (bytes, bytes)
+        Key and stored state of each.
+
+    Returns
+    -------
+    ndarray of `STATES`
+
+    Raises
+    ------
+    CorruptStoreError
+        If a checksum does not fit.
+    """
+    crc32, end = zlib.crc32, _STATE.size
+    try:
+        sums = [crc32(state[:end], crc32(key)) for key, state in rows]
+        states = np.frombuffer(b"".join([state for _, state in rows]), dtype=STATES)
+        right = np.array_equal(states["checksum"], np.array(sums, dtype="<u4"))
+    except (TypeError, ValueError):  # not even bytes, or not as many
+        right = False
+    if not right:
+        for key, state in rows:
+            unpack_state(key, state)
+    return states

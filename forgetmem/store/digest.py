@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 BUCKETS = 1024
 
@@ -112,6 +112,24 @@ class DigestTree:
         self._size += id not in leaves
         leaves[id] = leaf
         self._stale.add(bucket)
+
+    def fill(self, ids: Iterable[str], leaves: Iterable[bytes]) -> None:
+        """Set the leaves of many ids that have none.
+
+        Parameters
+        ----------
+        ids : iterable of str
+            Distinct.
+        leaves : iterable of bytes
+            One for each.
+        """
+        sha256, buckets, size = hashlib.sha256, self._leaves, 0
+        for id, leaf in zip(ids, leaves, strict=True):
+            head = sha256(id.encode()).digest()
+            buckets[(head[0] << 8 | head[1]) % BUCKETS][id] = leaf
+            size += 1
+        self._size += size
+        self._stale.update(range(BUCKETS))
 
     def discard(self, id: str) -> None:
         """Remove the leaf of an id, if there is one.

@@ -29,7 +29,7 @@ def root_of(tx: ReadTransaction, namespace: str) -> bytes | None:
     """
     roles = {key: role for key, _, _, _, role in tx.atoms(namespace)}
     tree = DigestTree()
-    for id, _, _, atom, content in tx.records(namespace):
+    for id, _, _, atom, _, content in tx.records(namespace):
         if atom not in roles:
             raise CorruptStoreError("a record's vector is missing", table="atom")
         tree.put(id, leaf(content, roles[atom]))
@@ -71,6 +71,6 @@ def _check_tables(tx: ReadTransaction, namespace: str) -> None:
     ids = [id for id, _ in tx.texts(namespace)]
     keys = [key for key, _ in tx.vectors(namespace)]
     atoms = [key for key, *_ in tx.atoms(namespace)]
-    used = {atom for _, _, _, atom, _ in tx.records(namespace)}
+    used = {atom for _, _, _, atom, *_ in tx.records(namespace)}
     if len(ids) != tx.count(namespace) or keys != atoms or used != set(atoms):
         raise CorruptStoreError("records, atoms and vectors do not belong together")

@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forgetmem.arrays import Float32Array
 from forgetmem.errors import CorruptStoreError, StoreError
 from forgetmem.store.codec import (
     SEAL_SIZE,
+    STATES,
     StoredRecord,
     atom_key,
     content_of,
     text_digest,
     unpack_state,
+    unpack_states,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +145,7 @@ class ReadTransaction:
 
     def records(
         self, namespace: str
-    ) -> Iterator[tuple[str, str | None, str, bytes, bytes]]:
+    ) -> Iterator[tuple[str, str | None, str, bytes, bytes, bytes]]:
         """Yield the records of a namespace without their texts, in id order.
 
         Parameters
@@ -152,16 +155,18 @@ class ReadTransaction:
 
         Yields
         ------
-        tuple of (str, str or None, str, bytes, bytes)
-            Id, source, metadata, atom and content, checked against each other.
+        tuple of (str, str or None, str, bytes, bytes, bytes)
+            Id, source, metadata, atom, digest of the text and content, checked against
+            each other.
         """
         sql = (
             "SELECT id, source_id, metadata, atom, text_digest, seal FROM record "
             "WHERE namespace = ? ORDER BY id"
         )
-        for id, source, metadata, atom, sha, seal in self._stream(sql, (namespace,)):
-            content = _checked_content(id, source, metadata, atom, sha, seal)
-            yield id, source, metadata, atom, content
+        for rows in self._chunks(sql, (namespace,)):
+            for id, source, metadata, atom, sha, seal in rows:
+                content = _checked_content(id, source, metadata, atom, sha, seal)
+                yield id, source, metadata, atom, sha, content
 
     def texts(self, namespace: str) -> Iterator[tuple[str, str]]:
         """Yield the texts of a namespace in id order.
@@ -195,8 +200,29 @@ class ReadTransaction:
             Key, component, part, weight and role.
         """
         sql = "SELECT key, state FROM atom WHERE namespace = ? ORDER BY key"
-        for key, state in self._stream(sql, (namespace,)):
-            yield key, *unpack_state(key, state)
+        for rows in self._chunks(sql, (namespace,)):
+            for key, state in rows:
+                yield key, *unpack_state(key, state)
+
+    def states(self, namespace: str) -> tuple[bytes, NDArray[Any]]:
+        """Return the atoms of a namespace as arrays, in key order.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+
+        Returns
+        -------
+        tuple of (bytes, ndarray of `forgetmem.store.codec.STATES`)
+            All keys, one after the other; component, part, weight and role of each.
+        """
+        sql = "SELECT key, state FROM atom WHERE namespace = ? ORDER BY key"
+        keys, states = bytearray(), [np.empty(0, dtype=STATES)]
+        for rows in self._chunks(sql, (namespace,)):
+            states.append(unpack_states(rows))
+            keys += b"".join([key for key, _ in rows])
+        return bytes(keys), np.concatenate(states)
 
     def vectors(self, namespace: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the vectors of a namespace in key order.

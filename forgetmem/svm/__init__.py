@@ -8,7 +8,12 @@ whoever found them.
 
 from __future__ import annotations
 
-from forgetmem.svm.batch import Solution, fit_many, solution_certificate
+from forgetmem.svm.batch import (
+    Solution,
+    fit_many,
+    solution_certificate,
+    solution_certificates,
+)
 from forgetmem.svm.certificate import Certificate
 from forgetmem.svm.gradient import Sensitivities, sensitivities
 from forgetmem.svm.one_class import OneClassSVM
@@ -23,4 +28,5 @@ __all__ = [
     "fit_many",
     "sensitivities",
     "solution_certificate",
+    "solution_certificates",
 ]

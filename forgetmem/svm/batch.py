@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from forgetmem.arrays import BoolArray, FloatArray, IntArray, as_matrix, as_vector
 from forgetmem.jit import compiled
-from forgetmem.svm.certificate import Certificate, certify
-from forgetmem.svm.kernel import check_lengths, grams
+from forgetmem.svm.certificate import SMALL, Certificate, certify, certify_many
+from forgetmem.svm.kernel import Kernel, check_lengths, grams, scale_of
 from forgetmem.svm.margin_inverse import invert
 from forgetmem.svm.one_class import OneClassSVM, weights
 from forgetmem.svm.partition import BOUNDED, Statuses
@@ -118,7 +118,9 @@ def _solve_chunk(
     starts = np.cumsum([0, *(len(rows[place]) for place in places)])
     X = np.vstack([rows[place] for place in places])
     K = grams(svm.kernel, svm.gamma, X, starts)
-    rests = np.array([svm.box.rest_parts(count) for count in range(_SMALL + 1)])
+    largest = max(len(rows[place]) for place in places)
+    most = min(largest, int(1 / svm.box.exact))  # no more can be bounded
+    rests = np.array([svm.box.rest_parts(count) for count in range(most + 1)])
     alpha, rho = np.zeros(len(X)), np.zeros(len(places))
     status = np.ones(len(X), dtype=np.int8)
     sure = np.zeros(len(places), dtype=np.bool_)
@@ -205,6 +207,65 @@ def _solve_many(
             slots,
             size,
         )
+
+
+def solution_certificates(
+    many: Sequence[ArrayLike],
+    dual_coefs: Sequence[ArrayLike],
+    *,
+    gamma: float = 8.0,
+    C: float = 1.0,
+    ridge: float = 1e-8,
+    kernel: str = "rbf",
+) -> list[Certificate]:
+    """Bound the distance of given coefficients from the optimum of many problems.
+
+    Parameters
+    ----------
+    many : sequence of array_like of shape (n_samples, n_features)
+    dual_coefs : sequence of array_like of shape (n_samples,)
+    gamma, C, ridge, kernel
+        As for `OneClassSVM`.
+
+    Returns
+    -------
+    list of Certificate
+        Each is what `solution_certificate` returns.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument is bad.
+    """
+    svm = OneClassSVM(gamma, C, ridge, kernel=kernel)
+    rows = [as_matrix(X) for X in many]
+    alphas = [
+        np.ascontiguousarray(as_vector(alpha, len(X)))
+        for X, alpha in zip(rows, dual_coefs, strict=True)
+    ]
+    found: list[Certificate | None] = [None] * len(rows)
+    # A huge ridge or the linear kernel may have to be scaled, each problem by itself.
+    if svm.kernel is Kernel.RBF and scale_of(1.0 + ridge) == 0:
+        small = [
+            place
+            for place, X in enumerate(rows)
+            if svm.box.feasible(len(X)) and len(X) <= SMALL
+        ]
+        for width in sorted({rows[place].shape[1] for place in small}):
+            same = [place for place in small if rows[place].shape[1] == width]
+            for chunk in _chunks(rows, same):
+                starts = np.cumsum([0, *(len(rows[place]) for place in chunk)])
+                X = np.vstack([rows[place] for place in chunk])
+                K = grams(svm.kernel, svm.gamma, X, starts)
+                alpha = np.concatenate([alphas[place] for place in chunk])
+                stated = certify_many(K, starts, alpha, ridge, svm.box)
+                for place, one in zip(chunk, stated, strict=True):
+                    found[place] = one
+    return [
+        one
+        or solution_certificate(X, alpha, gamma=gamma, C=C, ridge=ridge, kernel=kernel)
+        for one, X, alpha in zip(found, rows, alphas, strict=True)
+    ]
 
 
 def solution_certificate(

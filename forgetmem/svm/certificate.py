@@ -32,6 +32,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
+from forgetmem.svm.certify_small import certify_runs
 from forgetmem.svm.extended import UNIT, accumulate
 from forgetmem.svm.partition import Box
 
@@ -39,6 +40,10 @@ from forgetmem.svm.partition import Box
 _UP = 1.0 + 2.0**-40
 #: Relative error of a kernel value, generously: of the sum of squares and of exp.
 _KERNEL_ERROR = 64.0 * UNIT
+
+
+#: Problems of up to so many samples are certified by `certify_runs`.
+SMALL = 96
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,44 @@ def certify(K: FloatArray, alpha: FloatArray, ridge: float, box: Box) -> Certifi
         away = math.fsum(abs(a - 1.0 / len(K)) for a in alpha.tolist()) + UNIT
         away = away * _UP if len(K) else 0.0
         return Certificate(0.0, 0.0, away, away, away, False)
+    if len(K) <= SMALL:
+        return certify_many(K.reshape(-1), np.array([0, len(K)]), alpha, ridge, box)[0]
     return _certify(_Point(K, alpha, ridge, box))
+
+
+def certify_many(
+    values: FloatArray, starts: IntArray, alphas: FloatArray, ridge: float, box: Box
+) -> list[Certificate]:
+    """Bound the distances of many coefficients from their optima, in one pass.
+
+    Parameters
+    ----------
+    values : ndarray of float64
+        Kernel matrices of at most `SMALL` samples, one after the other; each has enough
+        samples for the box.
+    starts : ndarray of int64
+        The first coefficient of each, and the end of the last.
+    alphas : ndarray of float64
+        The coefficients.
+    ridge : float
+    box : Box
+
+    Returns
+    -------
+    list of Certificate
+        The same as `certify` finds for each.
+    """
+    whole = int(1 / box.exact)
+    lowest = [box.C] * min(whole, SMALL)
+    if whole < SMALL:
+        lowest.append(float(box.rest(whole)))
+    found = np.empty((len(starts) - 1, 6))
+    second = float(box.parts[1])
+    certify_runs(values, starts, alphas, ridge, box.C, second, np.array(lowest), found)
+    return [
+        Certificate(residual, gap, bound, sharp, coef, tied > 0.0)
+        for residual, gap, bound, sharp, coef, tied in found.tolist()
+    ]
 
 
 class _Point:

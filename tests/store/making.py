@@ -100,7 +100,7 @@ def root(tx, namespace: str) -> bytes | None:
     """Compute a namespace's digest root in the plainest way."""
     roles = {key: role for key, _, _, _, role in tx.atoms(namespace)}
     tree = DigestTree()
-    for id, _, _, atom, content in tx.records(namespace):
+    for id, _, _, atom, _, content in tx.records(namespace):
         tree.put(id, leaf(content, roles[atom]))
     return tree.root(settings_digest(tx.settings() or {})) if len(tree) else None
 

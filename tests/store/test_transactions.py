@@ -37,7 +37,7 @@ def test_records_come_back_as_they_were_put(store):
     with store.reading() as tx:
         by_id = sorted(items, key=lambda item: item.record.id)
         assert list(tx.records("default")) == [
-            (r.id, r.source_id, r.metadata, r.atom, r.content)
+            (r.id, r.source_id, r.metadata, r.atom, text_digest(r.text), r.content)
             for r in (item.record for item in by_id)
         ]
         assert list(tx.texts("default")) == [

@@ -20,6 +20,7 @@ from forgetmem.svm import (
     OneClassSVM,
     certificate,
     solution_certificate,
+    solution_certificates,
 )
 from forgetmem.svm.kernel import Kernel, gram
 from forgetmem.svm.reference import Exact
@@ -149,11 +150,64 @@ def test_an_eigenvalue_that_cannot_be_proved_is_not_used(
 
     X = np.random.default_rng(3).normal(size=(12, 5))
     svm = OneClassSVM(gamma=0.25).fit(X)
+    monkeypatch.setattr(certificate, "SMALL", 0)
     proved = svm.certificate()
     monkeypatch.setattr(certificate, "lapack", Stubborn())
     found = svm.certificate()
     assert found.coef_bound > 100 * proved.coef_bound
     assert found.sharp_bound >= proved.sharp_bound
+
+
+@pytest.mark.parametrize("C", [1.0, 0.25, 1.0001 / 16])
+@pytest.mark.parametrize("ridge", [1e-8, 1e-3, 0.0])
+def test_many_at_once_are_those_one_by_one(
+    C: float, ridge: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiled pass and the factorisations by LAPACK state the same bounds."""
+    rng = np.random.default_rng(4)
+    many, coefs = [], []
+    for size in (1, 2, 3, 5, 17, 18, 40, 95, 96, 97, 130):
+        X = rng.normal(size=(size, 4))
+        X[size // 2 :] = X[: size - size // 2] + 0.05 * rng.normal(
+            size=X[size // 2 :].shape
+        )
+        alpha = OneClassSVM(gamma=0.5, C=C, ridge=ridge).fit(X).dual_coef_
+        for change in CHANGES[:7]:
+            many.append(X)
+            coefs.append(change(alpha))
+    options = {"gamma": 0.5, "C": C, "ridge": ridge}
+    found = solution_certificates(many, coefs, **options)
+    one_by_one = [
+        solution_certificate(X, alpha, **options)
+        for X, alpha in zip(many, coefs, strict=True)
+    ]
+    assert found == one_by_one
+    monkeypatch.setattr(certificate, "SMALL", 0)
+    for X, alpha, one in zip(many, coefs, found, strict=True):
+        other = solution_certificate(X, alpha, **options)
+        assert one.tied == other.tied
+        for name in (
+            "kkt_residual",
+            "duality_gap",
+            "bound",
+            "sharp_bound",
+            "coef_bound",
+        ):
+            # The order in which rho is averaged moves the slacks by a roundoff.
+            close = pytest.approx(getattr(other, name), rel=1e-2, abs=1e-18)
+            assert getattr(one, name) == close, (len(X), name)
+
+
+def test_certificates_of_the_linear_kernel_are_scaled_one_by_one() -> None:
+    """Problems of very different size in one call."""
+    rng = np.random.default_rng(5)
+    many = [scale * rng.normal(size=(6, 3)) for scale in (1e-12, 1.0, 1e15)]
+    coefs = [np.full(6, 1 / 6)] * 3
+    found = solution_certificates(many, coefs, kernel="linear")
+    assert found == [
+        solution_certificate(X, alpha, kernel="linear")
+        for X, alpha in zip(many, coefs, strict=True)
+    ]
 
 
 def test_warm_up_certificates_speak_of_one_over_n() -> None:
