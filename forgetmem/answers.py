@@ -86,6 +86,7 @@ class Matching:
         self._state = state
         self._where = where
         self._verdicts: dict[str, bool] = {}
+        self._several: BoolArray | None = None
         self.rows: BoolArray | None = None
         self._ids: dict[int, list[str]] | None = None
         if among is not None:
@@ -108,6 +109,24 @@ class Matching:
             return self._ids.get(row, [])
         ids = self._state.ids(row)
         return ids if self._where is None else [id for id in ids if self._lets(id)]
+
+    def count(self, rows: IntArray) -> int:
+        """Count the matching records with any of some vectors.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            Distinct, each with a matching record.
+
+        Returns
+        -------
+        int
+        """
+        singly = np.full(len(rows), self._ids is not None)
+        if self._several is not None:
+            singly = self._several[rows]
+        counted = [len(self.ids(row)) for row in rows[singly].tolist()]
+        return self._state.count(rows[~singly]) + sum(counted)
 
     def name(self, row: int) -> str:
         """Return the id that speaks for a row.
@@ -151,7 +170,8 @@ class Matching:
         self._verdicts = dict(zip(column.texts, verdicts, strict=True))
         numbers = column.of_rows(len(self._state.table.X))
         self.rows = np.array([*verdicts, False], dtype=np.bool_)[numbers]
-        several = np.flatnonzero(numbers == SEVERAL).tolist()
+        self._several = numbers == SEVERAL
+        several = np.flatnonzero(self._several).tolist()
         self.rows[several] = [bool(self.ids(row)) for row in several]
 
     def _choose(self, among: Iterable[str]) -> None:
@@ -289,16 +309,22 @@ def _look_alikes(
     near = near[near != row]
     if matching.rows is not None:
         near = near[matching.rows[near]]
-    count = sum(len(matching.ids(int(other))) for other in near)
+    closest = near
+    if len(near) > NAMED:
+        among = np.zeros(len(X), dtype=np.bool_)
+        among[near] = True
+        closest = index.search(X[row], NAMED, among).rows
     named = heapq.nsmallest(
         NAMED,
         (
             (-cosine, id)
-            for other, cosine in zip(near.tolist(), dots(X[near], X[row]), strict=True)
+            for other, cosine in zip(
+                closest.tolist(), dots(X[closest], X[row]), strict=True
+            )
             for id in matching.ids(other)
         ),
     )
-    return tuple(id for _, id in named), count
+    return tuple(id for _, id in named), matching.count(near)
 
 
 @compiled

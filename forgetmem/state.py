@@ -105,6 +105,7 @@ class NamespaceState:
         )
         self._stored_horizons: dict[bytes, PruneHorizon] = {}
         self._ids_at: list[set[str] | str | None] = []
+        self._shared: set[int] = set()  # rows with two or more records
         self._written = Written()
         self._parsed: dict[str, dict[str, Json]] = {}
         self._column: MetadataColumn | None = None
@@ -316,6 +317,21 @@ class NamespaceState:
             return []
         return [at] if isinstance(at, str) else sorted(at)
 
+    def count(self, rows: IntArray) -> int:
+        """Count the records with any of some vectors.
+
+        Parameters
+        ----------
+        rows : ndarray of int64
+            Distinct.
+
+        Returns
+        -------
+        int
+        """
+        shared = self._shared.intersection(rows.tolist())
+        return len(rows) + sum(len(self.ids(row)) - 1 for row in shared)
+
     def metadata(self, text: str) -> dict[str, Json]:
         """Return the metadata of records, parsed; shared, not to be changed.
 
@@ -427,6 +443,7 @@ class NamespaceState:
             self._ids_at[row] = id
         elif isinstance(at, str):
             self._ids_at[row] = {at, id}
+            self._shared.add(row)
         else:
             at.add(id)
 
@@ -441,6 +458,7 @@ class NamespaceState:
             at.discard(id)
             if len(at) == 1:
                 self._ids_at[entry.row] = at.pop()
+                self._shared.discard(entry.row)
         else:
             self._ids_at[entry.row] = None
         self.tree.discard(id)

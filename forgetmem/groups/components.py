@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
-from forgetmem.groups.join import find, join
+from forgetmem.groups.join import join, unite
 from forgetmem.groups.keys import Words, order_of
 from forgetmem.index import ScanIndex, VectorTable
 
 #: Up to this many members a component is joined anew; a larger one is first walked.
 _SMALL = 1024
-#: So many members are asked for their links before a large component is joined anew.
-_WALK = 64
+#: One in so many members at most is asked for its links; then what was not reached is
+#: joined anew.
+_WALK = 4
 #: From this many new rows on, all pairs are looked at in blocks.
 _MANY = 24
 
@@ -200,13 +201,7 @@ class Components:
         return self._unite(row, among[linked])
 
     def _unite(self, row: int, linked: IntArray) -> list[tuple[int, int]]:
-        merges = []
-        for other in linked:
-            a, b = find(self._parent, row), find(self._parent, int(other))
-            if a != b:
-                self._parent[b] = a
-                merges.append((int(a), int(b)))
-        return merges
+        return unite(np.column_stack([np.full_like(linked, row), linked]), self._parent)
 
     def _join(self, rows: IntArray, among: IntArray) -> list[tuple[int, int]]:
         right = np.concatenate([rows, np.setdiff1d(among, rows)])
@@ -215,25 +210,25 @@ class Components:
     def _reconnect(self, left: IntArray) -> list[tuple[int, int]]:
         if self.threshold <= -1.0:
             return self._unite(int(left[0]), left)
-        merges = self._walk(left) if len(left) > _SMALL else []
-        roots = {find(self._parent, int(row)) for row in left} if merges else {-1, -2}
-        if len(roots) == 1:
-            return merges
-        return merges + join(self._table, left, left, self.threshold, self._parent)
+        if len(left) <= _SMALL:
+            return join(self._table, left, left, self.threshold, self._parent)
+        merges, unseen = self._walk(left)
+        return merges + self._join(unseen, left)
 
-    def _walk(self, left: IntArray) -> list[tuple[int, int]]:
+    def _walk(self, left: IntArray) -> tuple[list[tuple[int, int]], IntArray]:
+        """Follow links from one row; returns also the rows that were not reached."""
         X: Float32Array = self._table.X
         merges: list[tuple[int, int]] = []
         frontier, unseen = [int(left[0])], left[1:]
-        for _ in range(_WALK):
+        for _ in range(len(left) // _WALK):
             if not frontier or not len(unseen):
                 break
             row = frontier.pop()
             near = self._index.reach(unseen, X[row], self.threshold)
             merges += self._unite(row, unseen[near])
-            frontier.extend(int(other) for other in unseen[near])
+            frontier.extend(unseen[near].tolist())
             unseen = unseen[~near]
-        return merges
+        return merges, unseen
 
     def _merge(self, merges: list[tuple[int, int]]) -> None:
         parts: dict[int, list[IntArray]] = {}

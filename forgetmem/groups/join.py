@@ -13,7 +13,7 @@ import numpy as np
 from forgetmem.arrays import Float32Array, IntArray
 from forgetmem.distances import DOT_ERROR, dot_at_least
 from forgetmem.index import VectorTable, float32_error
-from forgetmem.index.codes import Codes, code_product
+from forgetmem.index.codes import Codes, code_product, narrow_product
 from forgetmem.jit import compiled
 
 _PREFIX = 96
@@ -87,6 +87,7 @@ def _link_block(
     for i in range(len(left)):
         a = left[i]
         line = bounds[i]
+        root_a = find(parent, a)  # stays a root: others are hung under it
         for start in range(0, len(right), _STRIDE):
             end = min(start + _STRIDE, len(right))
             possible = 0
@@ -98,7 +99,8 @@ def _link_block(
                 if line[j] < cut:
                     continue
                 b = right[j]
-                root_a = find(parent, a)
+                if parent[b] == root_a:
+                    continue
                 root_b = find(parent, b)
                 if root_a == root_b:
                     continue
@@ -109,7 +111,11 @@ def _link_block(
                 if value + error < threshold - DOT_ERROR:
                     continue
                 if value - error < threshold + DOT_ERROR:  # the codes cannot tell
-                    value = _wide_dot(X, a, b)
+                    value = narrow_product(X, a, X[b])
+                    if value + slack < threshold:
+                        continue
+                    if value - slack < threshold + DOT_ERROR:
+                        value = _wide_dot(X, a, b)
                 if value >= threshold + DOT_ERROR:
                     parent[root_b] = root_a
                     merges[merged, 0] = root_a
@@ -157,8 +163,10 @@ def join(
         The roots that were united, in order: the second now hangs under the first.
     """
     merges: list[tuple[int, int]] = []
+    if not len(left):
+        return merges
     X = table.X
-    same = len(left) > 0 and np.array_equal(left, right[: len(left)])
+    same = np.array_equal(left, right[: len(left)])
     slack = float32_error(X.shape[1])
     starts = range(0, len(right), _RIGHT)
     boundings = [_bounding(X[right[start : start + _RIGHT]]) for start in starts]
@@ -206,7 +214,7 @@ def _link(
     for a in left:  # too many exact ties to keep: decide this block row by row
         linked = right[dot_at_least(X[right], X[a], threshold)]
         pairs = np.column_stack([np.full(len(linked), a), linked])
-        merges += _unite(pairs, parent)
+        merges += unite(pairs, parent)
     return merges
 
 
@@ -216,14 +224,37 @@ def _settle(
     linked = [
         pair for pair in pairs if dot_at_least(X[pair[:1]], X[pair[1]], threshold)[0]
     ]
-    return _unite(np.array(linked, dtype=np.int64).reshape(-1, 2), parent)
+    return unite(np.array(linked, dtype=np.int64).reshape(-1, 2), parent)
 
 
-def _unite(pairs: IntArray, parent: IntArray) -> list[tuple[int, int]]:
-    merges = []
-    for a, b in pairs:
-        root_a, root_b = find(parent, a), find(parent, b)
+@compiled
+def _unite_pairs(pairs: IntArray, parent: IntArray, merges: IntArray) -> int:
+    merged = 0
+    for number in range(len(pairs)):
+        root_a = find(parent, pairs[number, 0])
+        root_b = find(parent, pairs[number, 1])
         if root_a != root_b:
             parent[root_b] = root_a
-            merges.append((int(root_a), int(root_b)))
-    return merges
+            merges[merged, 0] = root_a
+            merges[merged, 1] = root_b
+            merged += 1
+    return merged
+
+
+def unite(pairs: IntArray, parent: IntArray) -> list[tuple[int, int]]:
+    """Unite the trees of pairs of rows.
+
+    Parameters
+    ----------
+    pairs : ndarray of shape (n, 2), int64
+    parent : ndarray of int64
+        A forest over the rows; changed in place.
+
+    Returns
+    -------
+    list of (int, int)
+        As `join` returns them.
+    """
+    merges = np.empty_like(pairs)
+    merged = _unite_pairs(pairs, parent, merges)
+    return [(a, b) for a, b in merges[:merged].tolist()]

@@ -126,6 +126,38 @@ def code_product(codes: Codes, a: int, b: int) -> np.int32:
 
 
 @compiled
+def narrow_product(X: Float32Array, row: int, q: Float32Array) -> float:
+    """Return an inner product by float32 operations; for compiled callers."""
+    d = len(q)
+    whole = d - d % 16
+    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.float32(0.0)
+    b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = np.float32(0.0)
+    for j in range(0, whole, 16):
+        a0 += X[row, j] * q[j]
+        a1 += X[row, j + 1] * q[j + 1]
+        a2 += X[row, j + 2] * q[j + 2]
+        a3 += X[row, j + 3] * q[j + 3]
+        a4 += X[row, j + 4] * q[j + 4]
+        a5 += X[row, j + 5] * q[j + 5]
+        a6 += X[row, j + 6] * q[j + 6]
+        a7 += X[row, j + 7] * q[j + 7]
+        b0 += X[row, j + 8] * q[j + 8]
+        b1 += X[row, j + 9] * q[j + 9]
+        b2 += X[row, j + 10] * q[j + 10]
+        b3 += X[row, j + 11] * q[j + 11]
+        b4 += X[row, j + 12] * q[j + 12]
+        b5 += X[row, j + 13] * q[j + 13]
+        b6 += X[row, j + 14] * q[j + 14]
+        b7 += X[row, j + 15] * q[j + 15]
+    tail = np.float32(0.0)
+    for j in range(whole, d):
+        tail += X[row, j] * q[j]
+    left = ((a0 + b0) + (a4 + b4)) + ((a2 + b2) + (a6 + b6))
+    right = ((a1 + b1) + (a5 + b5)) + ((a3 + b3) + (a7 + b7))
+    return float(np.float64((left + right) + tail))
+
+
+@compiled
 def _replace_smallest(heap: FloatArray, value: float) -> None:
     # The smallest of the heap stands first.
     place = 0
@@ -221,36 +253,9 @@ def refine(
     int
         How many rows are left.
     """
-    d = len(q)
-    whole = d - d % 16
     heap[:] = -np.inf
     for place in range(len(found)):
-        row = found[place]
-        a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.float32(0.0)
-        b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = np.float32(0.0)
-        for j in range(0, whole, 16):
-            a0 += X[row, j] * q[j]
-            a1 += X[row, j + 1] * q[j + 1]
-            a2 += X[row, j + 2] * q[j + 2]
-            a3 += X[row, j + 3] * q[j + 3]
-            a4 += X[row, j + 4] * q[j + 4]
-            a5 += X[row, j + 5] * q[j + 5]
-            a6 += X[row, j + 6] * q[j + 6]
-            a7 += X[row, j + 7] * q[j + 7]
-            b0 += X[row, j + 8] * q[j + 8]
-            b1 += X[row, j + 9] * q[j + 9]
-            b2 += X[row, j + 10] * q[j + 10]
-            b3 += X[row, j + 11] * q[j + 11]
-            b4 += X[row, j + 12] * q[j + 12]
-            b5 += X[row, j + 13] * q[j + 13]
-            b6 += X[row, j + 14] * q[j + 14]
-            b7 += X[row, j + 15] * q[j + 15]
-        tail = np.float32(0.0)
-        for j in range(whole, d):
-            tail += X[row, j] * q[j]
-        left = ((a0 + b0) + (a4 + b4)) + ((a2 + b2) + (a6 + b6))
-        right = ((a1 + b1) + (a5 + b5)) + ((a3 + b3) + (a7 + b7))
-        value = np.float64((left + right) + tail)
+        value = narrow_product(X, found[place], q)
         upper[place] = value + error
         if value - error > heap[0]:
             _replace_smallest(heap, value - error)
@@ -272,6 +277,9 @@ def compare(
     step: float,
     length: float,
     slack: float,
+    X: Float32Array,
+    q: Float32Array,
+    narrow: float,
     threshold: float,
     verdicts: Verdicts,
 ) -> None:
@@ -284,14 +292,21 @@ def compare(
     rows : ndarray of int64
     p, step, length, slack
         As `encode_query` gives them.
+    X : ndarray of shape (n, d), float32
+    q : ndarray of shape (d,), float32
+    narrow : float
+        Bounds the error of a float32 inner product.
     threshold : float
     verdicts : ndarray of int8
         Room for one of `NO`, `YES` and `UNSURE` for each of `rows`.
     """
     for place in range(len(rows)):
         row = rows[place]
-        value = step * np.float64(scales[row]) * np.float64(_product(codes, row, p))
-        error = length * np.float64(errors[row]) + slack
+        product = np.float64(_product(codes, row, p))
+        value = float(step * np.float64(scales[row]) * product)
+        error = float(length * np.float64(errors[row]) + slack)
+        if value - error < threshold <= value + error:
+            value, error = narrow_product(X, row, q), narrow
         if value - error >= threshold:
             verdicts[place] = YES
         elif value + error < threshold:

@@ -101,7 +101,10 @@ class ScanIndex:
         verdicts = np.empty(len(rows), dtype=np.int8)
         p = np.empty(len(q), dtype=np.int16)
         query = codes.encode_query(q, p)
-        codes.compare(*table.coded, rows, p, *query, threshold, verdicts)
+        narrow = float32_error(table.dimension)
+        codes.compare(
+            *table.coded, rows, p, *query, table.X, q, narrow, threshold, verdicts
+        )
         unsure = np.flatnonzero(verdicts == codes.UNSURE)
         reached: BoolArray = verdicts == codes.YES
         reached[unsure] = dot_at_least(table.X[rows[unsure]], q, threshold)

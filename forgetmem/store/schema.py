@@ -50,7 +50,7 @@ PRAGMAS: tuple[tuple[str, str, object], ...] = (
     ("temp_store", "MEMORY", 2),
     ("synchronous", "EXTRA", 3),
     ("secure_delete", "ON", 1),
-    ("cache_size", "-8192", -8192),
+    ("cache_size", "-2048", -2048),
     ("locking_mode", "NORMAL", "normal"),
 )
 
