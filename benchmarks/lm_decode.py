@@ -111,7 +111,7 @@ def main() -> None:
     from forgetmem.lm.data import read_bytes, split_tail
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=SHAKESPEARE)
+    parser.add_argument("--data", type=Path, help="a text; a folder is not read")
     parser.add_argument("--run", type=Path, help="checkpoint of a trained model")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--windows", type=int, default=8)
@@ -121,7 +121,8 @@ def main() -> None:
     if args.small:
         args.steps, args.windows, args.margins = 5, 1, [0.0]
     torch.set_num_threads(1)
-    text, held_out = split_tail(read_bytes(args.data))
+    given = args.data if args.data and args.data.is_file() else SHAKESPEARE
+    text, held_out = split_tail(read_bytes(given))
     model = load_model(args.run)[0].eval() if args.run else train(text, args.steps)
     size = model.config.block_size
     starts = np.linspace(0, len(held_out) - size, args.windows).astype(int)

@@ -1,10 +1,10 @@
 """Does the gate help a language model? Matched-state protocol, paired seeds.
 
-    python benchmarks/lm_quality.py --data enwik8.train.xz --held-out enwik8.valid.xz
-    python benchmarks/lm_quality.py --experiment paper --data ... --held-out ...
-    python benchmarks/lm_quality.py --experiment tinystories --data tinystories.txt.xz
+    python benchmarks/lm_quality.py --data PATH
     python benchmarks/lm_quality.py --small
 
+PATH is a folder with ``enwik8/enwik8.train.xz``, ``enwik8/enwik8.valid.xz`` and
+``tinystories/tinystories_v2_head.txt.xz``; with `--experiment` it may be a text.
 Every arm has the same backbone, steps, batches and seeds. The sliding window and the
 recency control see as many prefix keys as the default gate kept open on average; both
 down-weighting controls learn a gain for each head, as the default gate does. Results
@@ -46,6 +46,14 @@ ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "linear attention": ("linear", {}),
 }
 MATCHED = {"window", "recent"}
+#: Texts to learn and to measure on, in a folder of data sets; without the second the
+#: end of the first is held out.
+ENWIK8 = ("enwik8/enwik8.train.xz", "enwik8/enwik8.valid.xz")
+SOURCES: dict[str, tuple[str, str | None]] = {
+    "enwik8": ENWIK8,
+    "paper": ENWIK8,
+    "tinystories": ("tinystories/tinystories_v2_head.txt.xz", None),
+}
 SHAKESPEARE = Path(__file__).parents[1] / "examples" / "data" / "shakespeare.txt.gz"
 
 
@@ -178,7 +186,7 @@ def section(result: dict[str, Any]) -> str:
     """The part of the README."""
     parts = [
         "## Does the gate help a language model?",
-        "`python benchmarks/lm_quality.py --data PATH --held-out PATH`; the same "
+        "`python benchmarks/lm_quality.py --data PATH`; the same "
         "backbone (sinusoidal initial positions, a learned mix of the two tokens "
         "before), steps, batches and seeds for all. The window and the recency control "
         "see as many keys as the default gate kept open on average. Both controls "
@@ -217,33 +225,54 @@ SAID = """The paper reports 8.6 % below its matched window."""
 
 
 def main() -> None:
-    """Run what is missing of an experiment."""
+    """Run what is missing."""
     import torch
 
-    from forgetmem.lm.data import read_bytes, split_tail
-
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--experiment", choices=list(EXPERIMENTS), default="enwik8")
-    parser.add_argument("--data", type=Path, default=SHAKESPEARE)
-    parser.add_argument("--held-out", type=Path)
-    parser.add_argument("--limit", type=int, default=20_000_000)
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--data", type=Path, help="folder of data sets, or a text")
+    parser.add_argument("--held-out", type=Path, help="if --data is a text")
+    parser.add_argument("--experiment", choices=list(SOURCES))
+    parser.add_argument("--seeds", type=int, nargs="*")
     parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--small", action="store_true", help="a minute, other numbers")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
+    file = "lm_quality_small" if args.small else "lm_quality"
     if args.small:
-        args.experiment, args.seeds = "small", [0]
-    name = "lm_quality_small" if args.small else "lm_quality"
-    path = RESULTS / f"{name}.json"
-    if args.small:
-        path.unlink(missing_ok=True)
-    text = read_bytes(args.data, args.limit)
-    texts = (text, read_bytes(args.held_out)) if args.held_out else split_tail(text)
-    protocol = EXPERIMENTS[args.experiment]
-    for seed, arm in itertools.product(args.seeds, args.arms):
-        runs = load(path, args.experiment)[1]["runs"]
+        (RESULTS / f"{file}.json").unlink(missing_ok=True)
+        run_missing(file, "small", texts(SHAKESPEARE, None), [0], args.arms)
+    elif args.data is None:
+        parser.error("--data is needed, or --small")
+    else:
+        for experiment in [args.experiment] if args.experiment else list(SOURCES):
+            paths = args.data, args.held_out
+            if args.data.is_dir():
+                first, second = SOURCES[experiment]
+                paths = args.data / first, args.data / second if second else None
+            seeds = args.seeds or ([0, 1, 2] if experiment == "enwik8" else [0])
+            run_missing(file, experiment, texts(*paths), seeds, args.arms)
+    print(section(json.loads((RESULTS / f"{file}.json").read_text())))
+
+
+def texts(path: Path, held_out: Path | None) -> tuple[Any, Any]:
+    """What to learn, at most 20 MB, and what to measure on."""
+    from forgetmem.lm.data import read_bytes, split_tail
+
+    text = read_bytes(path, 20_000_000)
+    return (text, read_bytes(held_out)) if held_out else split_tail(text)
+
+
+def run_missing(
+    file: str,
+    experiment: str,
+    data: tuple[Any, Any],
+    seeds: list[int],
+    arms: list[str],
+) -> None:
+    """Train the arms that the results lack; the results are written after each."""
+    path, protocol = RESULTS / f"{file}.json", EXPERIMENTS[experiment]
+    for seed, arm in itertools.product(seeds, arms):
+        runs = load(path, experiment)[1]["runs"]
         if any((r["arm"], r["seed"]) == (arm, seed) for r in runs):
             continue
         kept = None
@@ -253,14 +282,12 @@ def main() -> None:
                 for r in runs
                 if r["arm"] == DEFAULT and r["seed"] == seed
             )
-        run = run_arm(arm, seed, protocol, texts, kept)
-        result, entry = load(path, args.experiment)
+        run = run_arm(arm, seed, protocol, data, kept)
+        result, entry = load(path, experiment)
         entry["runs"].append(run)
-        entry |= {"protocol": asdict(protocol), "train_bytes": len(texts[0])}
-        where = machine() | {"command": "python benchmarks/lm_quality.py"}
-        save(name, {**result, "machine": where})
+        entry |= {"protocol": asdict(protocol), "train_bytes": len(data[0])}
+        save(file, {**result, "machine": machine()})
         print(run, flush=True)
-    print(section(json.loads(path.read_text())))
 
 
 def load(path: Path, experiment: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -46,13 +46,14 @@ class Task:
 TASKS = {
     "10 facts": Task(10, 0, 800),
     "10 facts, then 40 repetitions of three": Task(10, 40, 1000),
-    "40 facts": Task(40, 0, 1200),
+    "40 facts": Task(40, 0, 2000),
 }
 SMALL = {name: Task(task.facts, task.chatter, 5) for name, task in TASKS.items()}
 CHUNK, WIDTH = 16, 64
-GATE = "gate"
+GATE, OPENER = "gate", "gate, bandwidth 8 at first"
 ARMS = {
     GATE: ("sv", {}),
+    OPENER: ("sv", {"gamma": 8.0}),
     "control 1/n": ("uniform", {"gain": 0.0}),
     "control recent 1/m": ("recent", {"gain": 0.0}),
     "matched window": ("window", {}),
@@ -65,6 +66,7 @@ ARMS = {
 }
 #: Width at which a matrix holds at least as many numbers as the gate does of 40 facts.
 WIDER = 104
+LARGE = {OPENER, "DeltaNet, wider", "linear attention, wider"}
 MATCHED = {"window", "recent"}
 
 
@@ -168,9 +170,10 @@ def state(arm: str, task: Task, found: dict[str, Any]) -> int:
     if ARMS[arm][0] in {"delta", "linear"}:
         return (WIDER if "wider" in arm else WIDTH) ** 2
     keys = {
-        GATE: found["open_keys"],
-        "control recent 1/m": found["window"],
-        "matched window": (found["window"] or 0) - CHUNK,
+        GATE: found.get("open_keys"),
+        OPENER: found.get("open_keys"),
+        "control recent 1/m": found.get("window"),
+        "matched window": (found.get("window") or 0) - CHUNK,
         "local chunk only": 0,
     }.get(arm, prefix)
     return round(2 * WIDTH * keys)
@@ -267,12 +270,13 @@ def forgetting(model: HybridLM, n_facts: int, trials: int) -> dict[str, Any]:
 
 
 def one_seed(
-    name: str, task: Task, seed: int, runs: list[dict[str, Any]]
+    name: str, task: Task, seed: int, runs: list[dict[str, Any]], arms: list[str]
 ) -> Iterator[tuple[str, HybridLM]]:
     """Train the arms that are missing, one after the other."""
     done = {r["arm"]: r for r in runs if (r["task"], r["seed"]) == (name, seed)}
-    for arm, (attention, _) in ARMS.items():
-        if arm in done or ("wider" in arm and task.facts < 40):
+    for arm in arms:
+        attention = ARMS[arm][0]
+        if arm in done or (arm in LARGE and task.facts < 40):
             continue
         kept = done[GATE]["open_keys"] if attention in MATCHED else None
         model, found = trained(arm, task, seed, kept)
@@ -358,6 +362,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1])
+    parser.add_argument("--data", help="not read: all data is made")
+    parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--small", action="store_true", help="a minute, other numbers")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -377,7 +383,7 @@ def main() -> None:
         }
     for seed in args.seeds:
         for name, task in tasks.items():
-            for arm, model in one_seed(name, task, seed, result["runs"]):
+            for arm, model in one_seed(name, task, seed, result["runs"], args.arms):
                 if arm == GATE and "forgetting" not in result:
                     result["forgetting"] = forgetting(model, task.facts, trials)
                     print(result["forgetting"], flush=True)

@@ -1,13 +1,13 @@
 """What does the exact gate cost? Forward and backward, one process, paired ratios.
 
-    python benchmarks/lm_speed.py [--steps 9] [--long]
+    python benchmarks/lm_speed.py [--steps 7] [--short]
     python benchmarks/lm_speed.py --small
 
 The paper's configuration: width 256, 4 layers, 4 heads, batch 16 of 256 bytes. Every
 round times every arm once, and a ratio is the median over rounds. CPU time is given
-beside wall time: on a busy machine it is the one to trust. `--long` adds time and peak
-memory against block length, each in a process of its own, and a plot; `--small` takes a
-minute and other sizes.
+beside wall time: on a busy machine it is the one to trust. Time and peak memory
+against block length follow, each in a process of its own, unless `--short`; `--small`
+takes a minute and other sizes.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def section(result: dict[str, Any]) -> str:
     agreed = result["agreement"]
     parts = [
         "## What does the exact gate cost in training?",
-        "`python benchmarks/lm_speed.py --long`; forward and backward of the paper's "
+        "`python benchmarks/lm_speed.py`; forward and backward of the paper's "
         "configuration (width 256, 4 layers, 4 heads, batch 16 of 256 bytes) before "
         "training, one thread, medians over rounds in one process. The paper reports "
         "6.1 times its unfused softmax for its own solver on the CPU; the last row "
@@ -360,9 +360,10 @@ def main() -> None:
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--data", help="not read: bytes are made, or in the repository")
+    parser.add_argument("--short", action="store_true", help="without long blocks")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -375,7 +376,7 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(), "threads": args.threads}
     result["agreement"] = agreement(min(batch, 4), **size)
     result["speed"] = speed(steps, batch, **size)
-    if args.long:
+    if not (args.short or args.small):
         result["long"] = long_blocks()
         (RESULTS / "lm_speed.svg").write_text(plot(result["long"]))
     save("lm_speed_small" if args.small else "lm_speed", result)

@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from forgetmem.errors import InvalidInputError
+from forgetmem.lm.adjoint import fold
 from forgetmem.lm.batched_factors import solve_in_torch
-from forgetmem.lm.pivoting import BOXED, EXACT, UNGATED, fold
+from forgetmem.lm.pivoting import BOXED, EXACT, UNGATED
 from forgetmem.lm.solvers import (
     Adjoint,
     Prefixes,

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from forgetmem.arrays import Float32Array, FloatArray, IntArray
+from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.jit import compiled
 from forgetmem.lm.factor import cut, extend, substitute
 
@@ -32,7 +32,8 @@ FREE, BOXED, UNSOLVED, EXACT, UNGATED = 0, 1, 2, 3, 4
 #: Most rounds of `_sweep`; each costs much less than a factorisation.
 SWEEPS = 8
 
-_RESERVE, _MARGIN, _BOUNDED = 0, 1, 2
+#: Roles of a key.
+RESERVE, MARGIN, BOUNDED = 0, 1, 2
 
 
 @compiled
@@ -50,20 +51,23 @@ def mirror(K: FloatArray) -> None:
 
 
 @compiled
-def _leave(
+def leave(
     status: Codes, order: IntArray, count: int, factored: int, U: FloatArray
 ) -> tuple[int, int]:
-    # Close the gaps of keys that are no longer margin. The factor is either rotated or
-    # given up from the first gap on, whatever costs less.
+    """Close the gaps of keys that are no longer margin.
+
+    The factor is either rotated or given up from the first gap on, whatever costs less.
+    Returns the number of keys that are left and the rows of the factor that are valid.
+    """
     first, rotate = factored, 0.0
     for p in range(factored):
-        if status[order[p]] != _MARGIN:
+        if status[order[p]] != MARGIN:
             first = min(first, p)
             rotate += 10.0 * (factored - p) ** 2
     if rotate < (float(factored) ** 3 - float(first) ** 3) * 2.0 / 3.0:
         size = factored
         for p in range(factored - 1, first - 1, -1):
-            if status[order[p]] != _MARGIN:
+            if status[order[p]] != MARGIN:
                 cut(U, size, p)
                 size -= 1
         factored = size
@@ -71,7 +75,7 @@ def _leave(
         factored = first
     kept = 0
     for p in range(count):
-        if status[order[p]] == _MARGIN:
+        if status[order[p]] == MARGIN:
             order[kept] = order[p]
             kept += 1
     return kept, factored
@@ -168,7 +172,7 @@ def _pivot(
     # the rows of the factor that are valid, and rho.
     fewest, patience = n + 1, 3
     inside = C * (1.0 - 1e-13)
-    boxed = len(_members(status, _BOUNDED, n)) > 0
+    boxed = len(_members(status, BOUNDED, n)) > 0
     wrong = np.empty(n, dtype=np.int64)
     for _ in range(60 + n):
         if count == 0:
@@ -176,17 +180,17 @@ def _pivot(
         if factored < count and not extend(K, ridge, order, factored, count, U):
             return UNSOLVED, count, 0, 0.0
         factored = count
-        bounded = _members(status, _BOUNDED, n)
+        bounded = _members(status, BOUNDED, n)
         rho = _point(K, ridge, C, order, count, bounded, U, n, alpha, g)
         slop = 1e-13 * (abs(rho) + ridge)
         found = 0
         above = False
         for i in range(n):
             role = status[i]
-            if role == _MARGIN:
+            if role == MARGIN:
                 above = above or alpha[i] > C
                 bad = not alpha[i] > 0.0 or (boxed and not alpha[i] < inside)
-            elif role == _RESERVE:
+            elif role == RESERVE:
                 bad = g[i] - rho < -slop
             else:
                 bad = g[i] + ridge * C - rho > slop
@@ -198,7 +202,7 @@ def _pivot(
                 return BOXED if boxed else FREE, count, factored, rho
             boxed, fewest, patience = True, n + 1, 3
             for i in range(n):
-                if status[i] == _MARGIN and alpha[i] > C:
+                if status[i] == MARGIN and alpha[i] > C:
                     wrong[found] = i
                     found += 1
         if found < fewest:
@@ -210,18 +214,18 @@ def _pivot(
             found = 1
         for w in range(found):
             i = wrong[w]
-            if status[i] != _MARGIN:
-                status[i] = _MARGIN
+            if status[i] != MARGIN:
+                status[i] = MARGIN
                 alpha[i] = -1.0
             elif boxed and alpha[i] >= inside:
-                status[i] = _BOUNDED
+                status[i] = BOUNDED
                 alpha[i] = C
             else:
-                status[i] = _RESERVE
+                status[i] = RESERVE
                 alpha[i] = 0.0
-        count, factored = _leave(status, order, count, factored, U)
+        count, factored = leave(status, order, count, factored, U)
         for w in range(found):
-            if status[wrong[w]] == _MARGIN:
+            if status[wrong[w]] == MARGIN:
                 order[count] = wrong[w]
                 count += 1
     return UNSOLVED, count, 0, 0.0
@@ -263,11 +267,11 @@ def _adopt(
     # the present one. Returns their number and the rows of the factor that are valid.
     for p in range(count):
         if not alpha[order[p]] > 0.0:
-            status[order[p]] = _RESERVE
-    count, factored = _leave(status, order, count, factored, U)
+            status[order[p]] = RESERVE
+    count, factored = leave(status, order, count, factored, U)
     for i in range(n):
-        if alpha[i] > 0.0 and status[i] != _MARGIN:
-            status[i] = _MARGIN
+        if alpha[i] > 0.0 and status[i] != MARGIN:
+            status[i] = MARGIN
             order[count] = i
             count += 1
     return count, factored
@@ -312,12 +316,12 @@ def solve_prefixes(
             if code == BOXED:
                 for i in range(before, n):
                     if g[i] < rho:
-                        status[i] = _MARGIN
+                        status[i] = MARGIN
                         order[count] = i
                         count += 1
             else:
                 if code == UNSOLVED:
-                    status[:n] = _RESERVE
+                    status[:n] = RESERVE
                     alpha[:n] = 0.0
                     g[:n] = 0.0
                     count = factored = 0
@@ -349,93 +353,5 @@ def solve_prefixes(
             orders[p, b, :count] = order[:count]
             for i in range(n):
                 statuses[p, b, i] = status[i]
-                if status[i] != _RESERVE:
+                if status[i] != RESERVE:
                     alphas[p, b, i] = alpha[i]
-
-
-@compiled
-def adjoint_prefixes(
-    K: FloatArray,
-    ridge: float,
-    first: int,
-    last: int,
-    orders: IntArray,
-    sizes: IntArray,
-    codes: Codes,
-    kept: bool,
-    factors: FloatArray,
-    alphas: FloatArray,
-    rhos: FloatArray,
-    alpha_bars: FloatArray,
-    rho_bars: FloatArray,
-    out: FloatArray,
-) -> None:
-    """Solve the adjoint systems of `solve_prefixes`, from the last prefix to the first.
-
-    Writes v with ``Q v + mu 1 = alpha_bar`` and ``sum(v) = -rho_bar`` on the margin. A
-    factor is worked on again only from the first place where two orders differ; `kept`
-    says that `factors` are still those of the last prefixes. Without bounded keys
-    ``Q^-1 1`` is known already: it is ``alpha / rho``.
-    """
-    for p in range(first, last):
-        U = factors[p]
-        held = np.empty(K.shape[1], dtype=np.int64)
-        valid = -1 if kept and codes[p, -1] <= BOXED else 0
-        for b in range(sizes.shape[1] - 1, -1, -1):
-            count = sizes[p, b]
-            if count == 0:
-                continue
-            order = orders[p, b]
-            common = count
-            if valid >= 0:
-                common = 0
-                while common < min(valid, count) and held[common] == order[common]:
-                    common += 1
-            if common < count:
-                extend(K[p], ridge, order, common, count, U)
-            held[:count] = order[:count]
-            valid = count
-            ones = np.ones(count)
-            x = np.empty(count)
-            for q in range(count):
-                x[q] = alpha_bars[p, b, order[q]]
-            if codes[p, b] == FREE:
-                for q in range(count):
-                    ones[q] = alphas[p, b, order[q]] / rhos[p, b]
-            else:
-                substitute(U, count, ones)
-            substitute(U, count, x)
-            mu = (x.sum() + rho_bars[p, b]) / ones.sum()
-            for q in range(count):
-                out[p, b, order[q]] = x[q] - mu * ones[q]
-
-
-@compiled
-def fold(
-    K: FloatArray,
-    alphas: FloatArray,
-    adjoints: FloatArray,
-    first: int,
-    last: int,
-    out: Float32Array | FloatArray,
-) -> None:
-    """Write ``-(sum over prefixes of v alpha' + alpha v') * K``, entry by entry."""
-    n = K.shape[1]
-    line = np.empty(n)
-    for p in range(first, last):
-        for i in range(n):
-            line[:] = 0.0
-            some = False
-            for b in range(alphas.shape[1]):
-                a, v = alphas[p, b, i], adjoints[p, b, i]
-                if a == 0.0 and v == 0.0:
-                    continue
-                some = True
-                x, y = alphas[p, b], adjoints[p, b]
-                for j in range(n):
-                    line[j] -= v * x[j] + a * y[j]
-            if some:
-                for j in range(n):
-                    out[p, i, j] = line[j] * K[p, i, j]
-            else:
-                out[p, i, :] = 0.0

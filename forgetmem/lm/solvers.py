@@ -18,12 +18,12 @@ from torch import Tensor
 
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.errors import InvalidInputError
+from forgetmem.lm.adjoint import adjoint_prefixes
 from forgetmem.lm.pivoting import (
     EXACT,
     UNGATED,
     UNSOLVED,
     Codes,
-    adjoint_prefixes,
     mirror,
     solve_prefixes,
 )
