@@ -71,7 +71,7 @@ def _link_block(
     bounds: Float32Array,
     X: Float32Array,
     codes: Codes,
-    scales: Float32Array,
+    step: float,
     errors: Float32Array,
     left: IntArray,
     right: IntArray,
@@ -104,8 +104,8 @@ def _link_block(
                 root_b = find(parent, b)
                 if root_a == root_b:
                     continue
-                scale = np.float64(scales[a]) * np.float64(scales[b])
-                value = float(scale * np.float64(code_product(codes, a, b)))
+                product = np.float64(code_product(codes, a, b))
+                value = float(step * step * product)
                 error = np.float64(errors[a]) + np.float64(errors[b])
                 error = _NORM * error + np.float64(errors[a]) * np.float64(errors[b])
                 if value + error < threshold - DOT_ERROR:

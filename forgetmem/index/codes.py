@@ -1,30 +1,34 @@
 """One byte a coordinate: inner products with a proved error, at a quarter of the bytes.
 
-A row x is kept as ``scale * c + r`` with integers ``-127 <= c <= 127`` and the length
-of r; a query q as ``step * p + s`` with integers of up to 15 bits. Then
+A row x is kept as ``step * c + r`` with integers ``-128 <= c <= 127`` and the length of
+r; the step is a function of the dimension. So |x.q - step * (c.q)| <= |q| |r| by Cauchy
+and Schwarz, for any q. A query that is compared with single rows is kept as
+``width * p + s`` with integers of up to 15 bits; then ``c.p`` is an exact integer,
+whatever the order in which it is summed.
 
-    |x.q - scale * step * (c.p)| <= |q| |r| + |s| (|x| + |r|)
-
-by Cauchy and Schwarz, and ``c.p`` is an exact integer, whatever the order in which it
-is summed. The scale of a row is a function of that row alone.
+The bytes are those of a FAISS scalar quantizer, never trained, that scans them.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import math
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from forgetmem.arrays import Float32Array, IntArray
 from forgetmem.distances import DOT_ERROR
 from forgetmem.jit import compiled
 
-Codes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int8]]
+Codes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 QueryCodes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int16]]
 Verdicts: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int8]]
 
 #: What `compare` says of a row.
 NO, YES, UNSURE = 0, 1, 2
+
+#: Coordinates of unit vectors rarely exceed this over the root of the dimension.
+_RANGE = 6.0
 
 #: Rows have norm 1 within rounding; allowed for with a margin.
 _NORM = 1.01
@@ -33,41 +37,82 @@ _NORM = 1.01
 _ROUNDING = 100.0 * DOT_ERROR
 
 
+def step_of(dimension: int) -> float:
+    """Return the value of one unit of a code.
+
+    Parameters
+    ----------
+    dimension : int
+
+    Returns
+    -------
+    float
+        A float32, so that FAISS decodes with the same number.
+    """
+    reach = min(1.0, _RANGE / math.sqrt(max(dimension, 1)))
+    return float(np.float32(reach / 127.0))
+
+
+def empty_codes(dimension: int, capacity: int) -> tuple[Any, Codes]:
+    """Make a FAISS index without rows, and the bytes that will be its codes.
+
+    Parameters
+    ----------
+    dimension : int
+    capacity : int
+        Number of rows there is room for.
+
+    Returns
+    -------
+    index : faiss.IndexScalarQuantizer
+        Searches the first `ntotal` rows; to be set by the caller.
+    codes : ndarray of shape (capacity, dimension), uint8
+        A view of the memory of the index, zeros; lives as long as the index.
+    """
+    import faiss
+
+    quantizer = faiss.ScalarQuantizer.QT_8bit_uniform
+    index = faiss.IndexScalarQuantizer(dimension, quantizer, faiss.METRIC_INNER_PRODUCT)
+    # FAISS decodes a byte b to low + (b + 0.5) / 255 * span: here step * (b - 128).
+    step = step_of(dimension)
+    trained = np.array([-128.5 * step, 255.0 * step], dtype=np.float32)
+    faiss.copy_array_to_vector(trained, index.sq.trained)
+    index.is_trained = True
+    size = capacity * dimension
+    index.codes.resize(size)
+    flat = faiss.rev_swig_ptr(index.codes.data(), size) if size else np.empty(0, "u1")
+    return index, flat.reshape(capacity, dimension)
+
+
 @compiled
 def encode(
     X: Float32Array,
     rows: IntArray,
     codes: Codes,
-    scales: Float32Array,
+    step: float,
     errors: Float32Array,
 ) -> None:
-    """Write the codes of some rows, their scales and the lengths of what is left.
+    """Write the codes of some rows, and the lengths of what is left.
 
     Parameters
     ----------
     X : ndarray of shape (n, d), float32
     rows : ndarray of int64
-    codes : ndarray of shape (n, d), int8
-    scales, errors : ndarray of shape (n,), float32
-        `errors` is rounded upwards.
+    codes : ndarray of shape (n, d), uint8
+    step : float
+        As `step_of` gives it.
+    errors : ndarray of shape (n,), float32
+        Rounded upwards.
     """
     d = X.shape[1]
     for row in rows:
-        largest = np.float32(0.0)
-        for j in range(d):
-            largest = max(largest, abs(X[row, j]))
-        scale = np.float32(np.float64(largest) / 127.0)
-        step = np.float64(scale)
         total = 0.0
         for j in range(d):
             value = np.float64(X[row, j])
-            code = 0.0
-            if step > 0.0:
-                code = min(max(np.rint(value / step), -127.0), 127.0)
+            code = min(max(np.rint(value / step), -128.0), 127.0)
             rest = value - code * step
             total += rest * rest
-            codes[row, j] = np.int8(code)
-        scales[row] = scale
+            codes[row, j] = np.uint8(code + 128.0)
         errors[row] = np.float32(np.sqrt(total) * (1.0 + 1e-6) + 1e-37)
 
 
@@ -82,7 +127,7 @@ def encode_query(q: Float32Array, p: QueryCodes) -> tuple[float, float, float]:
 
     Returns
     -------
-    step : float
+    width : float
     length : float
         Of the query, rounded upwards.
     slack : float
@@ -90,21 +135,21 @@ def encode_query(q: Float32Array, p: QueryCodes) -> tuple[float, float, float]:
     """
     d = len(q)
     # Small enough that an inner product of codes fits 32 bits.
-    most = min(32767.0, np.floor(2147483647.0 / (127.0 * d)))
+    most = min(32767.0, np.floor(2147483647.0 / (128.0 * d)))
     largest = 0.0
     for j in range(d):
         largest = max(largest, abs(np.float64(q[j])))
-    step = largest / most
+    width = largest / most
     length = rest = 0.0
     for j in range(d):
         value = np.float64(q[j])
-        code = np.rint(value / step) if step > 0.0 else 0.0
+        code = np.rint(value / width) if width > 0.0 else 0.0
         code = min(max(code, -most), most)
         p[j] = np.int16(code)
         length += value * value
-        rest += (value - code * step) ** 2
+        rest += (value - code * width) ** 2
     up = 1.0 + 1e-9
-    return step, np.sqrt(length) * up, np.sqrt(rest) * up * 2.0 * _NORM + _ROUNDING
+    return width, np.sqrt(length) * up, np.sqrt(rest) * up * 2.0 * _NORM + _ROUNDING
 
 
 @compiled
@@ -112,7 +157,7 @@ def _product(codes: Codes, row: int, p: QueryCodes) -> np.int32:
     # The sum fits 32 bits; saying so lets the compiler work with nothing wider.
     total = np.int32(0)
     for j in range(codes.shape[1]):
-        total += np.int32(codes[row, j]) * np.int32(p[j])
+        total += (np.int32(codes[row, j]) - 128) * np.int32(p[j])
     return np.int32(total)
 
 
@@ -121,7 +166,7 @@ def code_product(codes: Codes, a: int, b: int) -> np.int32:
     """Return the inner product of the codes of two rows; for compiled callers."""
     total = np.int32(0)
     for j in range(codes.shape[1]):
-        total += np.int32(codes[a, j]) * np.int32(codes[b, j])
+        total += (np.int32(codes[a, j]) - 128) * (np.int32(codes[b, j]) - 128)
     return np.int32(total)
 
 
@@ -158,123 +203,13 @@ def narrow_product(X: Float32Array, row: int, q: Float32Array) -> float:
 
 
 @compiled
-def _replace_smallest(heap: FloatArray, value: float) -> None:
-    # The smallest of the heap stands first.
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= len(heap):
-            break
-        if child + 1 < len(heap) and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= value:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = value
-
-
-@compiled
-def best(
-    codes: Codes,
-    scales: Float32Array,
-    errors: Float32Array,
-    among: BoolArray,
-    p: QueryCodes,
-    step: float,
-    length: float,
-    slack: float,
-    heap: FloatArray,
-    upper: FloatArray,
-    found: IntArray,
-) -> int:
-    """Find every row that may be one of the best.
-
-    Parameters
-    ----------
-    codes, scales, errors
-        As `encode` writes them.
-    among : ndarray of shape (n,), bool
-        The rows that are looked at.
-    p, step, length, slack
-        As `encode_query` gives them.
-    heap : ndarray of shape (count,), float64
-        Afterwards ``heap[0]`` is the largest value that `count` rows reach for sure,
-        and no row that is not found reaches; -inf if there are fewer rows.
-    upper : ndarray of shape (n,), float64
-        Room for the upper bounds.
-    found : ndarray of shape (n,), int64
-        Room for the rows.
-
-    Returns
-    -------
-    int
-        How many rows were found, ascending.
-    """
-    heap[:] = -np.inf
-    for row in range(len(among)):
-        if not among[row]:
-            continue
-        value = step * np.float64(scales[row]) * np.float64(_product(codes, row, p))
-        error = length * np.float64(errors[row]) + slack
-        upper[row] = value + error
-        if value - error > heap[0]:
-            _replace_smallest(heap, value - error)
-    size = 0
-    for row in range(len(among)):
-        if among[row] and upper[row] >= heap[0]:
-            found[size] = row
-            size += 1
-    return size
-
-
-@compiled
-def refine(
-    X: Float32Array,
-    q: Float32Array,
-    error: float,
-    heap: FloatArray,
-    upper: FloatArray,
-    found: IntArray,
-) -> int:
-    """Look again at what `best` found, in float32.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d), float32
-    q : ndarray of shape (d,), float32
-    error : float
-        Bounds the error of a float32 inner product.
-    heap, upper, found
-        As for `best`; `found` holds the rows.
-
-    Returns
-    -------
-    int
-        How many rows are left.
-    """
-    heap[:] = -np.inf
-    for place in range(len(found)):
-        value = narrow_product(X, found[place], q)
-        upper[place] = value + error
-        if value - error > heap[0]:
-            _replace_smallest(heap, value - error)
-    size = 0
-    for place in range(len(found)):
-        if upper[place] >= heap[0]:
-            found[size] = found[place]
-            size += 1
-    return size
-
-
-@compiled
 def compare(
     codes: Codes,
-    scales: Float32Array,
+    step: float,
     errors: Float32Array,
     rows: IntArray,
     p: QueryCodes,
-    step: float,
+    width: float,
     length: float,
     slack: float,
     X: Float32Array,
@@ -287,10 +222,10 @@ def compare(
 
     Parameters
     ----------
-    codes, scales, errors
+    codes, step, errors
         As `encode` writes them.
     rows : ndarray of int64
-    p, step, length, slack
+    p, width, length, slack
         As `encode_query` gives them.
     X : ndarray of shape (n, d), float32
     q : ndarray of shape (d,), float32
@@ -302,8 +237,7 @@ def compare(
     """
     for place in range(len(rows)):
         row = rows[place]
-        product = np.float64(_product(codes, row, p))
-        value = float(step * np.float64(scales[row]) * product)
+        value = float(step * width * np.float64(_product(codes, row, p)))
         error = float(length * np.float64(errors[row]) + slack)
         if value - error < threshold <= value + error:
             value, error = narrow_product(X, row, q), narrow

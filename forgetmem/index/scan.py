@@ -1,21 +1,32 @@
-"""Byte codes propose; float64 decides, with a bound on what was not proposed."""
+"""FAISS proposes; float64 decides, with a bound on what was not proposed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
 import numpy as np
 
-from forgetmem.arrays import BoolArray, Float32Array, IntArray
+from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from forgetmem.distances import dot_at_least
 from forgetmem.index import codes
 from forgetmem.index.candidates import Candidates, float32_error
 from forgetmem.index.vectors import VectorTable
 
-#: With more candidates than this for each that is asked for, float32 looks again.
-_MANY = 8
+#: FAISS is asked for this many times the rows that are wanted, and a few more.
+_MORE, _FEW = 4, 256
+#: From so many proposals on, the codes give way to float32.
+_MANY = 2048
+
+#: Inner products and rows, best first, each of shape (1, size).
+Proposals: TypeAlias = tuple[Float32Array, IntArray]
 
 
 class ScanIndex:
-    """Exhaustive search over the codes of the resident array; nothing is trained.
+    """Exhaustive FAISS search over the resident arrays; nothing is trained.
+
+    The byte codes are scanned first; where they cannot tell enough rows apart, float32.
 
     Parameters
     ----------
@@ -45,20 +56,43 @@ class ScanIndex:
         Candidates
             All rows if there are no more than `count`.
         """
+        import faiss
+
         table = self._table
         among = table.alive if among is None else among
-        heap = np.empty(min(count, len(among)) + 1)
-        upper = np.empty(len(among))
-        found = np.empty(len(among), dtype=np.int64)
-        p = np.empty(len(q), dtype=np.int16)
-        query = codes.encode_query(q, p)
-        size = codes.best(*table.coded, among, p, *query, heap, upper, found)
-        found, bound = found[:size], float(heap[0])
-        if size > _MANY * len(heap):
-            error = float32_error(table.dimension)
-            size = codes.refine(table.X, q, error, heap, upper, found)
-            found, bound = found[:size], max(bound, float(heap[0]))
-        return Candidates(found.copy(), bound)
+        total = int(np.count_nonzero(among))
+        if total <= count:
+            return Candidates(np.flatnonzero(among), -np.inf)
+        chosen = None if total == len(among) else _only(among)
+        query = np.ascontiguousarray(q[np.newaxis, :])
+        error = 2.0 * float32_error(table.dimension)
+        length = 1.01 * float(np.sqrt(np.sum(q.astype(np.float64) ** 2)))
+        by_codes = length * table.coded[2].astype(np.float64) + error
+
+        def in_float32(size: int) -> Proposals:
+            if chosen is None:
+                return faiss.knn(
+                    query, table.X, size, metric=faiss.METRIC_INNER_PRODUCT
+                )
+            rows = np.flatnonzero(among)
+            scores, places = faiss.knn(
+                query, table.X[rows], size, metric=faiss.METRIC_INNER_PRODUCT
+            )
+            return scores, rows[places]
+
+        with _one_thread():
+            found = _best(
+                lambda size: table.index.search(query, size, params=chosen),
+                by_codes,
+                count,
+                min(total, max(_MANY, 8 * count)),
+                total,
+            )
+            if found is None:
+                plain = np.full(len(among), error)
+                found = _best(in_float32, plain, count, total, total)
+        assert found is not None
+        return found
 
     def within(self, q: Float32Array, threshold: float) -> IntArray:
         """Find every row whose inner product with `q` is at least `threshold`.
@@ -109,3 +143,65 @@ class ScanIndex:
         reached: BoolArray = verdicts == codes.YES
         reached[unsure] = dot_at_least(table.X[rows[unsure]], q, threshold)
         return reached
+
+
+def _best(
+    search: Callable[[int], Proposals],
+    errors: FloatArray,
+    count: int,
+    limit: int,
+    total: int,
+) -> Candidates | None:
+    """Ask for more and more proposals, until no other row can be among the best.
+
+    Parameters
+    ----------
+    search : callable
+        Makes as many proposals as it is asked for.
+    errors : ndarray of float64
+        By how much the inner product of each row may be off.
+    count : int
+        How many rows are wanted, fewer than `total`.
+    limit : int
+        With more proposals than this it is given up.
+    total : int
+        Number of rows there are.
+
+    Returns
+    -------
+    Candidates or None
+    """
+    worst = float(errors.max())
+    asked = _MORE * count + _FEW
+    while True:
+        asked = min(asked, limit)
+        scores, rows = (array[0] for array in search(asked))
+        values, slack = scores.astype(np.float64), errors[rows]
+        reached = float(np.partition(values - slack, -count)[-count])
+        if asked == total or values[-1] + worst < reached:
+            return Candidates(rows[values + slack >= reached], reached)
+        if asked == limit:
+            return None
+        asked *= 4
+
+
+def _only(among: BoolArray) -> Any:
+    """Make FAISS's parameters of a search among some rows."""
+    import faiss
+
+    tools: Any = faiss
+    bits = np.packbits(among, bitorder="little")
+    return tools.SearchParameters(sel=tools.IDSelectorBitmap(bits))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let FAISS use one thread: for one query a second one only makes it slower."""
+    import faiss
+
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)

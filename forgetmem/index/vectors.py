@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forgetmem.arrays import BoolArray, Float32Array, IntArray
-from forgetmem.index.codes import Codes, encode
+from forgetmem.index.codes import Codes, empty_codes, encode, step_of
 
 _GROWTH = 1.5
 #: Room for later rows when many are taken up at once; untouched, it costs no memory.
@@ -33,8 +33,9 @@ class VectorTable:
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self._data: Float32Array = np.zeros((0, dimension), dtype=np.float32)
-        self._codes: Codes = np.zeros((0, dimension), dtype=np.int8)
-        self._scales: Float32Array = np.zeros(0, dtype=np.float32)
+        self._step = step_of(dimension)
+        self._index: Any = None
+        self._codes: Codes = np.zeros((0, dimension), dtype=np.uint8)
         self._errors: Float32Array = np.zeros(0, dtype=np.float32)
         self._alive: BoolArray = np.zeros(0, dtype=np.bool_)
         self._free: list[int] = []
@@ -49,10 +50,15 @@ class VectorTable:
         return self._data[: self._size]
 
     @property
-    def coded(self) -> tuple[Codes, Float32Array, Float32Array]:
-        """Codes, scales and errors of the rows of `X`; see `forgetmem.index.codes`."""
-        size = self._size
-        return self._codes[:size], self._scales[:size], self._errors[:size]
+    def coded(self) -> tuple[Codes, float, Float32Array]:
+        """Codes, their step, and errors of the rows of `X`; see `codes`."""
+        return self._codes[: self._size], self._step, self._errors[: self._size]
+
+    @property
+    def index(self) -> Any:
+        """FAISS's index over the codes of the rows of `X`; searched, never changed."""
+        self._index.ntotal = self._size
+        return self._index
 
     @property
     def alive(self) -> BoolArray:
@@ -85,7 +91,7 @@ class VectorTable:
         self._size += fresh
         self._data[rows] = vectors
         self._alive[rows] = True
-        encode(self._data, rows, self._codes, self._scales, self._errors)
+        encode(self._data, rows, self._codes, self._step, self._errors)
         return rows
 
     def room(self, size: int) -> Float32Array:
@@ -119,7 +125,7 @@ class VectorTable:
         rows = np.arange(size)
         self._size = size
         self._alive[:size] = True
-        encode(self._data, rows, self._codes, self._scales, self._errors)
+        encode(self._data, rows, self._codes, self._step, self._errors)
         return rows
 
     def remove(self, rows: IntArray) -> None:
@@ -141,15 +147,18 @@ class VectorTable:
         self.__init__(self.dimension)  # type: ignore[misc]
 
     def _arrays(self) -> tuple[Float32Array | Codes | BoolArray, ...]:
-        return self._data, self._codes, self._scales, self._errors, self._alive
+        return self._data, self._codes, self._errors, self._alive
 
     def _reserve(self, size: int) -> None:
         if size <= len(self._data):
             return
         capacity = max(size, int(len(self._data) * _GROWTH), 64)
         self._data = _grown(self._data, capacity)
-        self._codes = _grown(self._codes, capacity)
-        self._scales = _grown(self._scales, capacity)
+        old, before = self._codes, self._index
+        self._index, self._codes = empty_codes(self.dimension, capacity)
+        self._codes[: len(old)] = old
+        old[:] = 0
+        del before  # the old codes are its memory: wiped, then released
         self._errors = _grown(self._errors, capacity)
         self._alive = _grown(self._alive, capacity)
 

@@ -1,4 +1,4 @@
-"""The byte codes propose what exhaustive float64 search finds."""
+"""FAISS proposes what exhaustive float64 search finds."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ def test_removed_rows_are_overwritten_and_used_again() -> None:
     """No byte of a removed vector stays in the resident arrays, nor of its codes."""
     table, X = _table(100, 8)
     table.remove(np.array([3, 5]))
-    for array in (table.X, *table.coded):
+    codes, _, errors = table.coded
+    for array in (table.X, codes, errors):
         assert not array[[3, 5]].any()
     assert len(table) == 98
     assert set(table.add(X[:2]).tolist()) == {3, 5}
     assert np.array_equal(table.X[table.rows[[3, 5]]], X[:2][::-1])
-    for array in table.coded:
+    for array in (codes, errors):
         assert np.array_equal(array[[3, 5]], array[:2][::-1])
 
 
 def test_growing_overwrites_the_old_arrays() -> None:
     """When the arrays grow, those that are released hold zeros."""
     table, _ = _table(64, 8)
-    old = table._arrays()
+    old, index = table._arrays(), table.index  # the codes are the index's memory
     table.add(np.ones((200, 8), dtype=np.float32))
     assert table._data is not old[0]
+    assert table.index is not index
     assert not any(array.any() for array in old)
 
 
 def test_wipe_leaves_nothing() -> None:
     """After a wipe there are no rows and no bytes."""
     table, _ = _table(10, 8)
-    arrays = table._arrays()
+    arrays, _index = table._arrays(), table.index
     table.wipe()
     assert not any(array.any() for array in arrays)
     assert len(table) == 0
