@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from forgetmem.arrays import BoolArray, Float32Array, IntArray
 from forgetmem.index.codes import Codes, empty_codes, encode, step_of
 
-_GROWTH = 1.5
-#: Room for later rows when many are taken up at once; untouched, it costs no memory.
-_SPARE = 1.25
+#: The room for codes is resident, used or not.
+_GROWTH = 1.25
+#: Room for later rows when many are taken up at once.
+_SPARE = 1.03
 
 T = TypeVar("T", bound=np.generic)
 
