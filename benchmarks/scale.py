@@ -1,6 +1,7 @@
 """How do time, memory and file grow with the number of records?
 
-    python benchmarks/scale.py             # 10,000, 100,000 and 1,000,000 made records
+    python benchmarks/scale.py             # 10,000, 30,000 and 100,000 made records
+    python benchmarks/scale.py --million   # and 1,000,000
     python benchmarks/scale.py --small     # 3,000 made records, 1,000 dense ones
     python benchmarks/scale.py --sgd PATH  # and 100,000 chat turns
 
@@ -282,10 +283,12 @@ def workloads(
         }
     found: dict[str, tuple[Callable[[], Records], int]] = {
         "made 10,000": (lambda: made(10_000), 40),
+        "made 30,000": (lambda: made(30_000), 40),
         "made 100,000": (lambda: made(100_000), 40),
         "one component, 20,000": (lambda: dense(20_000), 20),
-        "made 1,000,000": (lambda: made(1_000_000), 10),
     }
+    if options.million:
+        found["made 1,000,000"] = (lambda: made(1_000_000), 10)
     if options.sgd is not None:
         found["chat turns 100,000"] = (
             lambda: chats(options.sgd, 100_000, options.embedder, options.cache),
@@ -371,14 +374,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--sgd", type=Path)
+    parser.add_argument("--million", action="store_true", help="takes an hour or more")
     parser.add_argument("--embedder", choices=["minilm", "wordllama"], default="minilm")
     parser.add_argument("--cache", type=Path, default=Path(".cache/embeddings"))
     parser.add_argument(
         "--place", type=Path, help="folder for the files; default: temp"
     )
-    parser.add_argument("--only", nargs="*", help="names of some workloads")
     parser.add_argument(
-        "--resume", action="store_true", help="keep saved results of other workloads"
+        "--resume", action="store_true", help="keep saved results, do what is missing"
     )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
@@ -390,23 +393,23 @@ def main() -> None:
     if options.one is not None:
         print(json.dumps(run_one(options.one, options)))
         return
+    saved = "scale_small" if options.small else "scale"
     runs: dict[str, Any] = {}
-    if options.resume and (RESULTS / "scale.json").exists():
-        runs = json.loads((RESULTS / "scale.json").read_text())["runs"]
+    if options.resume and (RESULTS / f"{saved}.json").exists():
+        runs = json.loads((RESULTS / f"{saved}.json").read_text())["runs"]
     for name in workloads(options):
-        if options.only and name not in options.only:
+        if name in runs:
             continue
         command = [sys.executable, __file__, *sys.argv[1:], "--one", name]
         print(name, file=sys.stderr)
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         runs[name] = json.loads(done.stdout)
-    runs = {name: runs[name] for name in workloads(options) if name in runs}
-    result = {"machine": machine(), "seed": SEED, "runs": runs}
-    if not options.small and sum(name.startswith("made") for name in runs) > 1:
-        plot(runs, RESULTS / "scale.svg")
-        result["figure"] = "scale.svg"
-    save("scale_small" if options.small else "scale", result)
-    print(section(result))
+        result = {"machine": machine(), "seed": SEED, "runs": runs}
+        if not options.small and sum(name.startswith("made") for name in runs) > 1:
+            plot(runs, RESULTS / "scale.svg")
+            result["figure"] = "scale.svg"
+        save(saved, result)
+    print(section(json.loads((RESULTS / f"{saved}.json").read_text())))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,13 @@ the state away and loads it again: the file is the truth.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -143,7 +146,8 @@ class NamespaceState:
         """
         state = cls(settings, dimension)
         try:
-            state._read(tx, namespace, dimension)
+            with _collector_paused():
+                state._read(tx, namespace, dimension)
         except KeyError as error:
             raise CorruptStoreError(
                 "a vector or what belongs to it is missing: the file is damaged",
@@ -158,7 +162,8 @@ class NamespaceState:
         self._ids_at = [None] * len(rows)
         del keys  # before anything that stays is allocated behind it
         self._restore(tx, namespace, rows)
-        records = tx.records(namespace)
+        records, intern = tx.records(namespace), sys.intern
+        entries, at = self.entries, self._ids_at
         while some := list(itertools.islice(records, _CHUNK)):
             places = self.keys.rows_of([record[3] for record in some])
             if (places < 0).any():
@@ -166,11 +171,16 @@ class NamespaceState:
             ids, sources, metadatas, _, texts, contents = zip(*some, strict=True)
             entered = zip(ids, sources, metadatas, places.tolist(), strict=True)
             for id, source_id, metadata, row in entered:
-                self._stand(id, source_id, metadata, row)
+                if at[row] is None:  # as `_stand` does, without the call
+                    source = None if source_id is None else intern(source_id)
+                    entries[id], at[row] = Entry(source, intern(metadata), row), id
+                else:
+                    self._stand(id, source_id, metadata, row)
             roles = self.weights.role[places].tolist()
             self.tree.fill(ids, map(leaf, contents, roles))
             self.texts.add(texts)
         self.load_horizons(tx, namespace)
+        _give_back()
 
     def _restore(self, tx: ReadTransaction, namespace: str, rows: IntArray) -> None:
         keys, states = tx.states(namespace)
@@ -534,6 +544,25 @@ class NamespaceState:
             for key, *values in [found[at]]
         ]
         return atoms, [found[at] for at in np.flatnonzero(differs & ~fresh).tolist()]
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Make many objects that stay without being searched for cycles in between."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _give_back() -> None:
+    """Return to the system what was freed while a namespace was read (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _content(record: NewRecord) -> bytes:

@@ -105,11 +105,12 @@ def encode(
         Rounded upwards.
     """
     d = X.shape[1]
+    units = 1.0 / step
     for row in rows:
         total = 0.0
         for j in range(d):
             value = np.float64(X[row, j])
-            code = min(max(np.rint(value / step), -128.0), 127.0)
+            code = min(max(np.rint(value * units), -128.0), 127.0)
             rest = value - code * step
             total += rest * rest
             codes[row, j] = np.uint8(code + 128.0)

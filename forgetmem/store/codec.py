@@ -113,6 +113,21 @@ def atom_key(vector: bytes) -> bytes:
     return hashlib.sha256(_ATOM_TAG + vector).digest()[:KEY_SIZE]
 
 
+def atom_keys(vectors: Sequence[bytes]) -> list[bytes]:
+    """Return what `atom_key` does, of many vectors at once.
+
+    Parameters
+    ----------
+    vectors : sequence of bytes
+
+    Returns
+    -------
+    list of bytes of length 16
+    """
+    sha256, tag, size = hashlib.sha256, _ATOM_TAG, KEY_SIZE
+    return [sha256(tag + vector).digest()[:size] for vector in vectors]
+
+
 def text_digest(text: str) -> bytes:
     """Return the digest of a text.
 
@@ -153,6 +168,32 @@ def content_of(
     lengths = _LENGTHS.pack(len(name), len(source), len(meta))
     parts = _CONTENT_TAG + lengths + name + source + meta + atom + text_sha
     return hashlib.sha256(parts).digest()
+
+
+def contents_of(
+    rows: Sequence[tuple[str, str | None, str, bytes, bytes, bytes]],
+) -> list[bytes]:
+    """Return what `content_of` does, of many records at once.
+
+    Parameters
+    ----------
+    rows : sequence of (str, str or None, str, bytes, bytes, bytes)
+        Id, source, metadata, atom and digest of the text of each; what follows is not
+        looked at.
+
+    Returns
+    -------
+    list of bytes of length 32
+    """
+    sha256, pack, tag = hashlib.sha256, _LENGTHS.pack, _CONTENT_TAG
+    found = []
+    for id, source_id, metadata, atom, text_sha, _ in rows:
+        name, meta = id.encode(), metadata.encode()
+        source = b"" if source_id is None else b"\x01" + source_id.encode()
+        lengths = pack(len(name), len(source), len(meta))
+        parts = tag + lengths + name + source + meta + atom + text_sha
+        found.append(sha256(parts).digest())
+    return found
 
 
 def record_content(

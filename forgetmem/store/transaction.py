@@ -21,7 +21,9 @@ from forgetmem.store.codec import (
     STATES,
     StoredRecord,
     atom_key,
+    atom_keys,
     content_of,
+    contents_of,
     text_digest,
     unpack_state,
     unpack_states,
@@ -164,9 +166,8 @@ class ReadTransaction:
             "WHERE namespace = ? ORDER BY id"
         )
         for rows in self._chunks(sql, (namespace,)):
-            for id, source, metadata, atom, sha, seal in rows:
-                content = _checked_content(id, source, metadata, atom, sha, seal)
-                yield id, source, metadata, atom, sha, content
+            for row, content in zip(rows, _checked_contents(rows), strict=True):
+                yield *row[:5], content
 
     def texts(self, namespace: str) -> Iterator[tuple[str, str]]:
         """Yield the texts of a namespace in id order.
@@ -274,8 +275,9 @@ class ReadTransaction:
         )
         sql = "SELECT key, vector FROM vector WHERE namespace = ? ORDER BY key"
         for rows in self._chunks(sql, (namespace,)):
-            for key, vector in rows:
-                _check_vector(key, vector)
+            names, vectors = [key for key, _ in rows], [vector for _, vector in rows]
+            _check_vectors(names, vectors)
+            for vector in vectors:
                 if len(vector) != 4 * dimension:
                     raise CorruptStoreError(
                         f"a stored vector has {len(vector) // 4} dimensions instead of "
@@ -283,8 +285,8 @@ class ReadTransaction:
                         table="vector",
                     )
             start = len(keys)
-            keys += [key for key, _ in rows]
-            joined = np.frombuffer(b"".join([vector for _, vector in rows]), "<f4")
+            keys += names
+            joined = np.frombuffer(b"".join(vectors), "<f4")
             array[start : len(keys)] = joined.reshape(len(rows), dimension)
         return keys, array
 
@@ -421,6 +423,18 @@ def _checked_content(
     return content
 
 
+def _checked_contents(rows: list[tuple[Any, ...]]) -> list[bytes]:
+    """Return the content digests of rows, or raise if a seal does not fit."""
+    with contextlib.suppress(AttributeError, TypeError):
+        contents = contents_of(rows)
+        if all(
+            content[:SEAL_SIZE] == row[5]
+            for content, row in zip(contents, rows, strict=True)
+        ):
+            return contents
+    return [_checked_content(*row) for row in rows]
+
+
 def _check_text(text: str, sha: bytes) -> None:
     try:
         found = text_digest(text)
@@ -445,6 +459,14 @@ def _check_vector(key: bytes, vector: bytes) -> None:
             table="vector",
             digest=found.hex(),
         )
+
+
+def _check_vectors(keys: list[bytes], vectors: list[bytes]) -> None:
+    with contextlib.suppress(TypeError):
+        if atom_keys(vectors) == keys:
+            return
+    for key, vector in zip(keys, vectors, strict=True):
+        _check_vector(key, vector)
 
 
 def _mistyped(table: str) -> CorruptStoreError:
