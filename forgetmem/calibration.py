@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from importlib.resources import files
 from typing import TypedDict
 
@@ -99,6 +100,11 @@ def calibrate(embedder: AnyEmbedder = None) -> Calibration:
     EmbeddingError
         If the embedder's vectors cannot be used.
 
+    Warns
+    -----
+    UserWarning
+        If edits do not lie above paraphrases.
+
     Examples
     --------
     >>> from forgetmem import ForgettableMemory, calibrate
@@ -111,6 +117,12 @@ def calibrate(embedder: AnyEmbedder = None) -> Calibration:
     first, edited, reworded, other = columns
     edits = float(np.quantile(_cosines(first, edited), 0.05))
     paraphrases = float(np.quantile(_cosines(first, reworded), 0.95))
+    if edits <= paraphrases:
+        warnings.warn(
+            f"the embedder {found.name!r} does not tell small edits from paraphrases; "
+            "settings for it mean little",
+            stacklevel=2,
+        )
     link = round(min((edits + paraphrases) / 2.0, _LARGEST_LINK), 3)
     return Calibration(
         embedder=found.name,

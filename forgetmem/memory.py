@@ -316,7 +316,8 @@ class ForgettableMemory:
         where : dict or callable, optional
             A condition on the metadata, see `forgetmem.filters`, or a function of the
             metadata that tells whether a record is meant; it must not use the memory.
-            With it, matching records are ranked as if no others were there.
+            With it, matching records are ranked by the same rule, support and reserve
+            alike, as if no others were there.
         among : iterable of str, optional
             Ids of the only records that may be found, in the same sense; unknown ones
             have no effect.
@@ -469,8 +470,9 @@ class ForgettableMemory:
     def prune(self) -> list[PruneCertificate]:
         """Remove reserve records that have no influence, with certificates.
 
-        `read` and every support hit stay the same, bit for bit. The pruned ids are
-        gone for good; forgetting is from then on exact relative to what is left.
+        `read` and the order and numbers of support hits stay the same, bit for bit.
+        The pruned ids are gone for good; forgetting is from then on exact relative to
+        what is left.
 
         Returns
         -------

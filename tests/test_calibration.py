@@ -60,7 +60,8 @@ def test_same_embedder_gets_the_same_settings_always() -> None:
 
 def test_embedder_that_sees_no_difference_is_told_apart() -> None:
     """All vectors the same: not separated, and still valid settings."""
-    found = calibrate(lambda texts: np.ones((len(texts), 4)))
+    with pytest.warns(UserWarning, match="does not tell"):
+        found = calibrate(lambda texts: np.ones((len(texts), 4)))
     assert not found.separated
     assert found.link == 0.999
     ForgettableMemory(**found.settings()).close()

@@ -50,6 +50,9 @@ SMALL = 96
 class Certificate:
     """Bounds on the distance of stored coefficients from the true optimum.
 
+    The optimum is that of the kernel matrix as it is in float64, and scores are sums of
+    kernel values in float64: the rounding of the kernel itself is no part of it.
+
     Parameters
     ----------
     kkt_residual : float

@@ -65,7 +65,8 @@ class OneClassSVM:
         hard.
     ridge : float
         Added to the diagonal of the kernel matrix: part of the problem, and what makes
-        the optimum unique for duplicates too.
+        the optimum unique for duplicates too. Without it, copies may share their weight
+        in any way, and how they do depends on the order.
     kernel : str
         ``"rbf"`` or ``"linear"``.
 
@@ -88,6 +89,13 @@ class OneClassSVM:
     `rho_` is ``1/n`` and all weights are 1. With no samples `rho_` is 1 and every score
     is 0. If no sample is on the margin, `rho_` is the largest ``(K + ridge I) a`` of a
     bounded one.
+
+    The problem is that of the kernel matrix in float64. Where `ridge` is lost in the
+    rounding of that matrix (below 1e-9 of its largest entry) and a margin system is
+    singular, a larger one is used; `certificate` then says how far that is from the
+    problem. What is closer to a bound than about 1e-17 counts as on it; for rows in
+    special position, such as an integer grid under the linear kernel, which of them do
+    can depend on history, and coefficients then differ by about as much.
 
     Unlike scikit-learn's, `dual_coef_` has an entry for every sample and sums to 1.
 
@@ -207,6 +215,8 @@ class OneClassSVM:
         return self
 
     def _as_rows(self, rows: object) -> list[int]:
+        if isinstance(rows, np.ndarray):
+            rows = rows.tolist()
         many = rows if isinstance(rows, Iterable) else [rows]
         found: dict[int, None] = {}
         for row in many:

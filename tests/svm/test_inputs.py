@@ -120,3 +120,9 @@ def test_rows_of_the_linear_kernel_must_not_overflow() -> None:
         solution_certificate(huge, [0.5, 0.5], kernel="linear")
     assert OneClassSVM().fit(huge).dual_coef_.tolist() == [0.5, 0.5]
     assert OneClassSVM(gamma=1e308).fit([[1e300], [-1e300]]).rho_ == 0.5 + 5e-9
+
+
+def test_numpy_numbers_name_rows() -> None:
+    """An array of no dimension is one row."""
+    svm = OneClassSVM(0.5, ridge=1e-8).fit(np.eye(4))
+    assert svm.unlearn(np.array(1)).unlearn(np.array([0, 1])).n_samples == 1
