@@ -449,6 +449,7 @@ store's folder searched, and the {result["deleted"]} offered to it again.
 def main() -> None:
     """Run every case, print a table and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", help="not read: all data is made or shipped")
     parser.add_argument("--small", action="store_true", help="the same: it is small")
     small = parser.parse_args().small
     outcomes = []

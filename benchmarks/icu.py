@@ -1,6 +1,6 @@
 """Does a memory of bounded size keep the hours of intensive care that matter?
 
-    python benchmarks/icu.py [--physionet PATH] [--physionet2019 PATH] [--small]
+    python benchmarks/icu.py [--data PATH] [--small]
 
 The paper's figures are on credentialed data (MIMIC-IV); these are on the open sets of
 the PhysioNet/CinC Challenges 2012 (``set-a.csv.xz`` and so on) and 2019
@@ -299,7 +299,7 @@ def section(result: dict[str, Any]) -> str:
     )
     return f"""## Are the critical hours of a stay kept, and is a patient gone when forgotten?
 
-`python benchmarks/icu.py --physionet PATH --physionet2019 PATH`. {cohorts}
+`python benchmarks/icu.py --data PATH`. {cohorts}
 
 Each stay has a memory whose keys are its hourly vitals, filled forward, in standard
 deviations; the one-class SVM (γ = {GAMMA}) keeps its support, and every peer keeps as many
@@ -385,15 +385,14 @@ def verdict(result: dict[str, Any]) -> str:
 def main() -> None:
     """Run, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--physionet", type=Path, help="folder of the 2012 sets")
-    parser.add_argument("--physionet2019", type=Path, help="folder of the 2019 set")
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--small", action="store_true", help="200 stays of each set")
     given = parser.parse_args()
     sets: dict[str, list[Stay]] = {}
-    if given.physionet:
-        sets["PhysioNet 2012"] = list(physionet.read_2012(given.physionet))
-    if given.physionet2019:
-        sets["PhysioNet 2019"] = list(physionet.read_2019(given.physionet2019))
+    if given.data and (given.data / "physionet2012").is_dir():
+        sets["PhysioNet 2012"] = list(physionet.read_2012(given.data / "physionet2012"))
+    if given.data and (given.data / "physionet2019").is_dir():
+        sets["PhysioNet 2019"] = list(physionet.read_2019(given.data / "physionet2019"))
     sets = sets or {"made stays": list(physionet.made(200))}
     if given.small:
         sets = {name: stays[:200] for name, stays in sets.items()}

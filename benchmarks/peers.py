@@ -293,6 +293,7 @@ def speed_table(stores: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Run, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", help="not read: all data is made or shipped")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only", default="", help="stores whose name has this in it")
     parser.add_argument("--records", type=int, default=10_000)

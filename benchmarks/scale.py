@@ -373,7 +373,8 @@ def main() -> None:
     """Measure and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--sgd", type=Path)
+    parser.add_argument("--data", type=Path, help="folder of the data sets, with sgd")
+    parser.add_argument("--sgd", type=Path, help="folder of the chats alone")
     parser.add_argument("--million", action="store_true", help="takes an hour or more")
     parser.add_argument("--embedder", choices=["minilm", "wordllama"], default="minilm")
     parser.add_argument("--cache", type=Path, default=Path(".cache/embeddings"))
@@ -387,6 +388,8 @@ def main() -> None:
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--empty", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.data is not None and (options.data / "sgd").is_dir():
+        options.sgd = options.data / "sgd"
     if options.open is not None:
         print(json.dumps(open_one(options.open, options.empty)))
         return
