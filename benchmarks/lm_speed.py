@@ -246,10 +246,10 @@ def long_block(name: str, block: int) -> dict[str, Any]:
     return {"wall": wall, "cpu": cpu, "peak MiB": round(peak), "support": support}
 
 
-def long_blocks() -> list[dict[str, Any]]:
+def long_blocks(blocks: list[int]) -> list[dict[str, Any]]:
     """Each arm at each block length, in processes of their own."""
     rows = []
-    for block in (256, 512, 1024, 2048, 4096):
+    for block in blocks:
         for name, (_, source) in LONG.items():
             if source == "random" and block > 2048:
                 continue
@@ -364,6 +364,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data", help="not read: bytes are made, or in the repository")
     parser.add_argument("--short", action="store_true", help="without long blocks")
+    parser.add_argument("--only-long", action="store_true", help="keep the other times")
+    parser.add_argument(
+        "--blocks", type=int, nargs="*", default=[256, 512, 1024, 2048, 4096]
+    )
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -373,13 +377,17 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     size = {"n_layer": 1, "n_embd": 64, "block_size": 128} if args.small else {}
     steps, batch = (2, 4) if args.small else (args.steps, 16)
-    result: dict[str, Any] = {"machine": machine(), "threads": args.threads}
-    result["agreement"] = agreement(min(batch, 4), **size)
-    result["speed"] = speed(steps, batch, **size)
+    name = "lm_speed_small" if args.small else "lm_speed"
+    if args.only_long:
+        result = json.loads((RESULTS / f"{name}.json").read_text())
+    else:
+        result = {"machine": machine(), "threads": args.threads}
+        result["agreement"] = agreement(min(batch, 4), **size)
+        result["speed"] = speed(steps, batch, **size)
     if not (args.short or args.small):
-        result["long"] = long_blocks()
+        result["long"] = long_blocks(args.blocks)
         (RESULTS / "lm_speed.svg").write_text(plot(result["long"]))
-    save("lm_speed_small" if args.small else "lm_speed", result)
+    save(name, result)
     print(section(result))
 
 
