@@ -245,7 +245,6 @@ def opened(path: Path, records: Records) -> dict[str, Any]:
 
 def open_one(path: Path, empty: Path | None) -> dict[str, float]:
     """In a fresh process: open, and see how much memory that takes."""
-    import resource
 
     import faiss  # noqa: F401  # an empty memory does not need it
     import psutil
@@ -345,7 +344,8 @@ def section(result: dict[str, Any]) -> str:
         "",
         "Measured with other work on both cores; the chat turns with the most. A million "
         "records were not measured: the join that finds the groups grows with the square "
-        "of the number of records and would take an hour there. Chat turns repeat: 23 % "
+        "of the number of records and would take about half an hour there. Chat turns "
+        "repeat: 23 % "
         "have the vector of another one, and then a forget looks through all records "
         "for what legitimately stays, and a filter at each such record singly. In the "
         "one dense component every record looks like every other one, so an answer is "
