@@ -303,7 +303,8 @@ def run_missing(
         result, entry = load(path, experiment)
         entry["runs"].append(run)
         entry |= {"protocol": asdict(protocol), "train_bytes": len(data[0])}
-        save(file, {**result, "machine": machine()})
+        where = machine() | {"command": "python benchmarks/lm_quality.py --data PATH"}
+        save(file, {**result, "machine": where})
         print(run, flush=True)
 
 
