@@ -31,7 +31,6 @@ PARTS = [
     "svm_audit",
     "svm_speed",
     "lm_quality",
-    "lm_long",
     "lm_recall",
     "lm_speed",
     "lm_decode",
