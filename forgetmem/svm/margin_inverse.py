@@ -321,7 +321,11 @@ class MarginInverse:
         B = np.empty((s, s))
         copy_block(K, slots, slots, B)
         self.B[:s, :s] = B
-        self.R[: s + 1, : s + 1] = MarginFactor(B, ridge).inverse()
+        try:
+            self.R[: s + 1, : s + 1] = MarginFactor(B, ridge).inverse()
+        except IllConditionedMarginError:
+            if not invert(self.R, self.B, K, ridge, self.margin):
+                raise
 
     def defer(self, slots: IntArray) -> None:
         """Take the given margin samples, and leave their inverse to a later rebuild.
