@@ -170,6 +170,10 @@ class SupportRanking:
             `chosen` and what was added, in order.
         """
         answer = list(chosen)
+        if not q.any():  # nothing is nearer than anything else
+            left = np.setdiff1d(pool.rows(), answer)
+            first = smallest(np.zeros(len(left)), left, pool.name, k - len(answer))
+            return answer + [int(row) for row in left[first]]
         count = 4 * k + 32
         while len(answer) < k:
             rows, bound = self._examine(pool, q, count)
@@ -185,8 +189,6 @@ class SupportRanking:
         self, pool: Pool, q: Float32Array, count: int
     ) -> tuple[IntArray, float]:
         """Return the nearest rows, and a lower bound on the distance of all others."""
-        if not q.any():
-            return pool.rows(), math.inf
         found = ScanIndex(pool.table).search(q, count, pool.eligible)
         return found.rows, 2.0 - 2.0 * found.bound - _NORM_SLACK
 

@@ -51,6 +51,7 @@ def test_the_score_has_the_published_bands(load: Callable[[str], ModuleType]) ->
     assert icu.news2(rows, vitals).tolist() == [0, 0, 5, 10, 15]
 
 
+@pytest.mark.slow
 def test_a_streamed_memory_holds_support_only(
     load: Callable[[str], ModuleType],
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_streamed_memory_holds_support_only(
     assert kept.tolist() == sorted(set(kept.tolist()))
 
 
+@pytest.mark.slow
 def test_nothing_of_a_source_is_left(load: Callable[[str], ModuleType]) -> None:
     """Every remaining readout is that of a memory that never held it."""
     rng = np.random.default_rng(0)
