@@ -16,7 +16,7 @@ from forgetmem.distances import dots
 from forgetmem.errors import InvalidInputError
 from forgetmem.filters import Filter
 from forgetmem.groups import Role
-from forgetmem.index import ScanIndex
+from forgetmem.index import FaissIndex
 from forgetmem.jit import compiled
 from forgetmem.metadata import load_metadata
 from forgetmem.ranking import (
@@ -300,7 +300,7 @@ def _look_alikes(
     state: NamespaceState, matching: Matching, row: int
 ) -> tuple[tuple[str, ...], int]:
     X, alike = state.table.X, state.settings.alike
-    index = ScanIndex(state.table)
+    index = FaissIndex(state.table)
     if alike >= state.grouping.link:
         near = state.grouping.components.members(row)
         near = near[index.reach(near, X[row], alike)]

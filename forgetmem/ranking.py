@@ -15,7 +15,7 @@ import numpy as np
 
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from forgetmem.distances import dots, squared_distances
-from forgetmem.index import ScanIndex, VectorTable
+from forgetmem.index import FaissIndex, VectorTable
 
 #: Stored vectors and queries have norm 1 within this, so that
 #: ``d2 >= 2 - 2 * cosine - _NORM_SLACK``.
@@ -90,7 +90,7 @@ def nearest(pool: Pool, q: Float32Array, k: int) -> list[int]:
     """
     count, X = k, pool.table.X
     while True:
-        found = ScanIndex(pool.table).search(q, count, pool.eligible)
+        found = FaissIndex(pool.table).search(q, count, pool.eligible)
         cosines = dots(X[found.rows], q)
         order = smallest(-cosines, found.rows, pool.name, k)
         worst = cosines[order[-1]] if len(order) == k else -math.inf
@@ -189,7 +189,7 @@ class SupportRanking:
         self, pool: Pool, q: Float32Array, count: int
     ) -> tuple[IntArray, float]:
         """Return the nearest rows, and a lower bound on the distance of all others."""
-        found = ScanIndex(pool.table).search(q, count, pool.eligible)
+        found = FaissIndex(pool.table).search(q, count, pool.eligible)
         return found.rows, 2.0 - 2.0 * found.bound - _NORM_SLACK
 
     def _greedy(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forgetmem.distances import dots
-from forgetmem.index import FlatIndex, ScanIndex, VectorTable, float32_error
+from forgetmem.index import FaissIndex, FlatIndex, VectorTable, float32_error
 
 
 def _table(n: int, d: int, seed: int = 0) -> tuple[VectorTable, np.ndarray]:
@@ -57,7 +57,7 @@ def _check_candidates(
 ) -> None:
     chosen = table.alive if among is None else among
     cosines = dots(table.X, q)
-    for index in (FlatIndex(table), ScanIndex(table)):
+    for index in (FlatIndex(table), FaissIndex(table)):
         found = index.search(q, count, among)
         proposed = np.zeros(len(table.X), dtype=np.bool_)
         proposed[found.rows] = True
@@ -111,7 +111,7 @@ def test_candidates_of_near_copies_are_few() -> None:
     table = VectorTable(384)
     table.add(X)
     _check_candidates(table, X[0], 10)
-    assert len(ScanIndex(table).search(X[0], 10).rows) < 400
+    assert len(FaissIndex(table).search(X[0], 10).rows) < 400
 
 
 def test_reach_is_exact_at_the_threshold() -> None:
@@ -120,10 +120,10 @@ def test_reach_is_exact_at_the_threshold() -> None:
     rows = table.add(np.array([[0.6, 0.8], [0.8, 0.6], [1.0, 0.0]], dtype=np.float32))
     q = np.array([1.0, 0.0], dtype=np.float32)
     threshold = float(np.float32(0.8))
-    reached = ScanIndex(table).reach(rows, q, threshold)
+    reached = FaissIndex(table).reach(rows, q, threshold)
     assert reached.tolist() == [False, True, True]
     above = float(np.nextafter(threshold, 1.0))
-    assert ScanIndex(table).reach(rows, q, above).tolist() == [False, False, True]
+    assert FaissIndex(table).reach(rows, q, above).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("threshold", [-1.0, -0.2, 0.1, 0.5, 1.1])
@@ -133,14 +133,14 @@ def test_within_is_exact(threshold: float) -> None:
     table.remove(np.arange(0, 200, 3))
     for q in X[:10]:
         flat = FlatIndex(table).within(q, threshold).tolist()
-        assert ScanIndex(table).within(q, threshold).tolist() == flat
+        assert FaissIndex(table).within(q, threshold).tolist() == flat
     if threshold == -1.0:
         assert flat == table.rows.tolist()
 
 
 def test_empty_table_has_no_candidates() -> None:
     """Nothing is proposed where nothing is."""
-    found = ScanIndex(VectorTable(4)).search(np.ones(4, dtype=np.float32), 3)
+    found = FaissIndex(VectorTable(4)).search(np.ones(4, dtype=np.float32), 3)
     assert len(found.rows) == 0
     assert found.bound == -np.inf
 

@@ -23,7 +23,7 @@ _MANY = 2048
 Proposals: TypeAlias = tuple[Float32Array, IntArray]
 
 
-class ScanIndex:
+class FaissIndex:
     """Exhaustive FAISS search over the resident arrays; nothing is trained.
 
     The byte codes are scanned first; where they cannot tell enough rows apart, float32.
