@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import quadprog
+from growth_plot import growth_plot
 from report import RESULTS, machine, markdown, save
 from sklearn.svm import OneClassSVM as ScikitOneClassSVM
 from threadpoolctl import threadpool_limits
@@ -233,53 +234,6 @@ def groups(count: int) -> dict[str, Any]:
     }
 
 
-def svg(lines: dict[str, list[tuple[float, float]]], title: str) -> str:
-    """A log-log plot of a few lines."""
-    width, height, left, top = 720, 440, 70, 40
-    points = [point for line in lines.values() for point in line]
-    spans = []
-    for axis in (0, 1):
-        values = [math.log10(point[axis]) for point in points]
-        spans.append((min(values), max(values)))
-
-    def place(point: tuple[float, float]) -> str:
-        share = [
-            (math.log10(v) - low) / (high - low)
-            for v, (low, high) in zip(point, spans, strict=True)
-        ]
-        x, y = left + share[0] * (width - 330), height - 40 - share[1] * (height - 90)
-        return f"{x:.1f},{y:.1f}"
-
-    colours = ["#0b5", "#07c", "#c50", "#909"]
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{left}" y="20" font-size="14">{title}</text>',
-    ]
-    for size in sorted({point[0] for point in points}):
-        x = place((size, points[0][1])).split(",")[0]
-        out.append(f'<text x="{x}" y="{height - 18}" font-size="10">{size:.0f}</text>')
-    low, high = spans[1]
-    for exponent in range(math.ceil(low), math.floor(high) + 1):
-        y = place((points[0][0], 10.0**exponent)).split(",")[1]
-        out.append(f'<text x="8" y="{y}">{10.0**exponent:g} ms</text>')
-        out.append(
-            f'<line x1="{left}" x2="{width - 260}" y1="{y}" y2="{y}" stroke="#ddd"/>'
-        )
-    for number, (name, line) in enumerate(lines.items()):
-        colour, dash = colours[number // 2 % 4], "5 4" if number % 2 else "none"
-        path = " ".join(place(point) for point in line)
-        style = f'fill="none" stroke="{colour}" stroke-dasharray="{dash}"'
-        out.append(f'<polyline points="{path}" {style}/>')
-        y = top + 20 + 18 * number
-        out.append(
-            f'<line x1="{width - 250}" x2="{width - 220}" y1="{y}" y2="{y}" {style}/>'
-            f'<text x="{width - 214}" y="{y + 4}">{name}</text>'
-        )
-    return "\n".join([*out, "</svg>"]) + "\n"
-
-
 def slope(sizes: list[int], values: list[float]) -> float:
     """Growth exponent over the larger half of the sizes."""
     half = len(sizes) // 2
@@ -409,8 +363,8 @@ def plot(result: dict[str, Any]) -> None:
         own = [line for line in result["forget"] if line["workload"] == name]
         lines[name] = [(line["n"], line["forget_ms"]) for line in own]
         lines[f"{name}, refit"] = [(line["n"], line["scikit_refit_ms"]) for line in own]
-    title = "Forget one row (solid), scikit-learn refit (dashed)"
-    (RESULTS / "svm_speed.svg").write_text(svg(lines, title))
+    figure = growth_plot(lines, "rows; milliseconds")
+    (RESULTS / "svm_speed.svg").write_text(figure)
 
 
 def section(result: dict[str, Any]) -> str:
