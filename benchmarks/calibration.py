@@ -12,14 +12,13 @@ Needs the folder ``scifact`` of `corpora`.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpora import CACHE, SEED, Collection, embed, minilm, scifact, small
+from corpora import SEED, Collection, embed, minilm, options, parsed, scifact, small
 from report import machine, markdown, save
 from retrieval import COSINE, interval, judge, memory, mmr
 
@@ -124,14 +123,8 @@ matter, and puts `link` = `alike` halfway between paraphrases (95th percentile) 
 
 def main() -> None:
     """Run every embedder."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
-    parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--small", action="store_true", help="shipped texts only")
-    options = parser.parse_args()
-    if not options.small and options.data is None:
-        parser.error("--data PATH or --small")
-    chosen = small() if options.small else list(scifact(options.data / "scifact"))
+    given = parsed(options(__doc__))
+    chosen = small() if given.small else list(scifact(given.data / "scifact"))
     found = {}
     for name, encode in (
         ("MiniLM", minilm),
@@ -140,12 +133,12 @@ def main() -> None:
     ):
         print(name, file=sys.stderr)
         try:
-            found[name] = measure(encode, chosen, options.cache)
+            found[name] = measure(encode, chosen, given.cache)
         except ModuleNotFoundError as error:
             print(f"left out: {error}", file=sys.stderr)
     result = {"machine": machine(), "seed": SEED, "embedders": found}
     print(table(result))
-    save("calibration_small" if options.small else "calibration", result)
+    save("calibration_small" if given.small else "calibration", result)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ A folder that is not there is left out. `small()` needs nothing but this reposit
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import hashlib
@@ -342,6 +343,23 @@ def small() -> list[Collection]:
         Collection("topics", "700 questions to a bank, by topic", [topics]),
         Collection("sheets", "23 fact sheets in 4 versions", [versions]),
     ]
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    """The options of every benchmark on these collections."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--small", action="store_true", help="shipped texts only")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What was given; data, or that none is wanted."""
+    given = parser.parse_args()
+    if not given.small and given.data is None:
+        parser.error("--data PATH or --small")
+    return given
 
 
 def _json_lines(path: Path) -> Iterator[Any]:

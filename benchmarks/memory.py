@@ -10,7 +10,6 @@ search of the same vectors, with one thread, stands beside.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import tempfile
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpora import CACHE, Part, embed, scifact, small
+from corpora import Part, embed, options, parsed, scifact, small
 from report import machine, markdown, save
 
 SEED = 7
@@ -134,15 +133,9 @@ outside our purpose is worth more than the speed.
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
-    parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--small", action="store_true", help="shipped texts only")
-    options = parser.parse_args()
-    if not options.small and options.data is None:
-        parser.error("--data PATH or --small")
-    chosen = small()[0] if options.small else list(scifact(options.data / "scifact"))[1]
-    found = measure(chosen.parts[0], options.cache, 20 if options.small else 200)
+    given = parsed(options(__doc__))
+    chosen = small()[0] if given.small else list(scifact(given.data / "scifact"))[1]
+    found = measure(chosen.parts[0], given.cache, 20 if given.small else 200)
     result = {
         "machine": machine(),
         "seed": SEED,
@@ -150,7 +143,7 @@ def main() -> None:
         "measured": found,
     }
     print(table(result))
-    save("memory_small" if options.small else "memory", result)
+    save("memory_small" if given.small else "memory", result)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ differences. Needs the folders ``scifact``, ``medquad``, ``banking77`` and ``loc
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpora import SEED, Part, banking77, embed, locomo, medquad, scifact, small
+from corpora import (
+    SEED,
+    Part,
+    banking77,
+    embed,
+    locomo,
+    medquad,
+    options,
+    parsed,
+    scifact,
+    small,
+)
 from report import machine, markdown, save
 
 NEIGHBOURS = 10
@@ -181,17 +191,12 @@ of a record does not change it.
 
 def main() -> None:
     """Run every task."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
-    parser.add_argument("--small", action="store_true", help="shipped texts only")
-    options = parser.parse_args()
-    if not options.small and options.data is None:
-        parser.error("--data PATH or --small")
-    if options.small:
+    given = parsed(options(__doc__))
+    if given.small:
         tasks = list(held_out(small()[0].parts[0], "topics", 2, 2))
     else:
-        bank = first(banking77(options.data / "banking77"))
-        tasks = [*across(options.data), *held_out(bank, "intents", 19, 3)]
+        bank = first(banking77(given.data / "banking77"))
+        tasks = [*across(given.data), *held_out(bank, "intents", 19, 3)]
     found = {}
     for task in tasks:
         print(task.name, file=sys.stderr)
@@ -203,7 +208,7 @@ def main() -> None:
         "tasks": found,
     }
     print(table(result))
-    save("novelty_small" if options.small else "novelty", result)
+    save("novelty_small" if given.small else "novelty", result)
 
 
 if __name__ == "__main__":

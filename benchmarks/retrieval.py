@@ -11,7 +11,6 @@ A label counts once, however many records that carry it are in the answer.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpora import CACHE, SEED, Collection, Part, embed, full, minilm, small
+from corpora import SEED, Collection, Part, embed, full, minilm, options, parsed, small
 from report import machine, markdown, save
 
 K = 10
@@ -291,20 +290,15 @@ looked at afterwards. (Greedy in numpy over the support.)
 
 def main() -> None:
     """Run every method on every collection."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
-    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser = options(__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="names of collections")
-    parser.add_argument("--small", action="store_true", help="shipped texts only")
-    options = parser.parse_args()
-    if not options.small and options.data is None:
-        parser.error("--data PATH or --small")
-    collections = small() if options.small else full(options.data)
-    chosen = [c for c in collections if not options.only or c.name in options.only]
+    given = parsed(parser)
+    collections = small() if given.small else full(given.data)
+    chosen = [c for c in collections if not given.only or c.name in given.only]
     found = {}
     for collection in chosen:
         print(collection.name, file=sys.stderr)
-        found[collection.name] = measure(collection, minilm, options.cache, {})
+        found[collection.name] = measure(collection, minilm, given.cache, {})
     result = {
         "machine": machine(),
         "embedder": "MiniLM",
@@ -313,9 +307,9 @@ def main() -> None:
         "collections": found,
     }
     print(tables(result))
-    if options.small:
+    if given.small:
         save("retrieval_small", result)
-    elif not options.only:
+    elif not given.only:
         save("retrieval", result)
 
 
