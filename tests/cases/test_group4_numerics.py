@@ -229,6 +229,21 @@ def near_orthogonal(n: int) -> np.ndarray:
     return X + 1e-3 * np.random.default_rng(5).standard_normal((n, D))
 
 
+def step(
+    memory: ForgettableMemory, X: np.ndarray, row: int, options: dict[str, Any]
+) -> None:
+    """Add a row, or forget it if it is there; then compare with a fresh memory."""
+    id = f"r{row:03d}"
+    if id in memory:
+        memory.forget(id)
+    else:
+        memory.add([id], ids=[id], embeddings=X[row : row + 1])
+    rows = [int(id[1:]) for id in memory.ids()]
+    with filled(X, rows[::-1], **options) as fresh:
+        assert memory.digest() == fresh.digest()
+        assert memory.get(memory.ids()) == fresh.get(fresh.ids())
+
+
 @pytest.mark.parametrize("whole", [2, 4, 8, 16])
 def test_empty_margin_set_is_a_state_like_any_other(whole: int) -> None:
     """All at the bound when n is 1/C; in five seconds (diehl/Incremental-SVM 1)."""
@@ -236,15 +251,7 @@ def test_empty_margin_set_is_a_state_like_any_other(whole: int) -> None:
     options = {"C": 1.0 / whole, "gamma": 0.5, **ONE_GROUP}
     with opened(**options) as memory:
         for row in [*range(whole + 3), *range(whole + 2, 0, -1)]:
-            id = f"r{row:03d}"
-            if id in memory:
-                memory.forget(id)
-            else:
-                memory.add([id], ids=[id], embeddings=X[row : row + 1])
-            rows = [int(id[1:]) for id in memory.ids()]
-            with filled(X, rows[::-1], **options) as fresh:
-                assert memory.digest() == fresh.digest()
-                assert memory.get(memory.ids()) == fresh.get(fresh.ids())
+            step(memory, X, row, options)
             if len(memory) == whole:
                 roles = {record.role for record in memory.get(memory.ids())}
                 assert roles == {"bounded"}
@@ -404,15 +411,7 @@ def test_groups_are_divided_and_joined_by_count_alone(limit: int) -> None:
     options = {"max_group": limit}
     with opened(**options) as memory:
         for row in steps(len(X)):
-            id = f"r{row:03d}"
-            if id in memory:
-                memory.forget(id)
-            else:
-                memory.add([id], ids=[id], embeddings=X[row : row + 1])
-            rows = [int(id[1:]) for id in memory.ids()]
-            with filled(X, rows[::-1], **options) as fresh:
-                assert memory.digest() == fresh.digest()
-                assert memory.get(memory.ids()) == fresh.get(fresh.ids())
+            step(memory, X, row, options)
             assert memory.stats()["largest_group"] <= limit
 
 
