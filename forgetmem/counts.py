@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -11,6 +12,9 @@ from forgetmem.jit import compiled
 
 Hashes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 Numbers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
+
+#: Numbers of eight bytes in a digest.
+_WORDS = 4
 
 
 @compiled
@@ -60,9 +64,11 @@ def _discard(slots: Hashes, counts: Numbers, values: Hashes) -> int:
 
 
 class DigestCounts:
-    """Counts digests by their first eight bytes: never too low, and next to never high.
+    """Counts digests by eight bytes each.
 
-    Nothing is left of a digest whose count has come down to 0.
+    The eight bytes are a sum of the digest's numbers times secret ones, drawn anew for
+    each object: two digests have the same by a chance of about 2**-64 that nobody can
+    raise by choosing texts. Nothing is left of a digest whose count has come down to 0.
 
     Examples
     --------
@@ -74,6 +80,8 @@ class DigestCounts:
     """
 
     def __init__(self) -> None:
+        odd = [secrets.randbits(64) | 1 for _ in range(_WORDS)]
+        self._factors = np.array(odd, dtype=np.uint64)
         self._slots = np.zeros(64, dtype=np.uint64)
         self._counts = np.zeros(64, dtype=np.int32)
         self._size = 0
@@ -86,9 +94,9 @@ class DigestCounts:
 
         Parameters
         ----------
-        digests : iterable of bytes
+        digests : iterable of bytes of length 32
         """
-        values = _hashes(digests)
+        values = self._hashes(digests)
         self._reserve(self._size + len(values))
         once = np.ones(len(values), dtype=np.int32)
         self._size += _add(self._slots, self._counts, values, once)
@@ -98,23 +106,22 @@ class DigestCounts:
 
         Parameters
         ----------
-        digests : iterable of bytes
+        digests : iterable of bytes of length 32
         """
-        self._size -= _discard(self._slots, self._counts, _hashes(digests))
+        self._size -= _discard(self._slots, self._counts, self._hashes(digests))
 
     def count(self, digest: bytes) -> int:
         """Return how often a digest was counted.
 
         Parameters
         ----------
-        digest : bytes
+        digest : bytes of length 32
 
         Returns
         -------
         int
-            At least that often; more only if another has the same eight bytes.
         """
-        value = _hashes([digest])[0]
+        value = self._hashes([digest])[0]
         return int(self._counts[_place_of(self._slots, self._counts, value)])
 
     def wipe(self) -> None:
@@ -133,7 +140,7 @@ class DigestCounts:
         _add(self._slots, self._counts, slots[used], counts[used])
         slots[:] = 0
 
-
-def _hashes(digests: Iterable[bytes]) -> Hashes:
-    heads = b"".join([digest[:8] for digest in digests])
-    return np.frombuffer(heads, dtype="<u8").astype(np.uint64)
+    def _hashes(self, digests: Iterable[bytes]) -> Hashes:
+        numbers = np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+        hashes: Hashes = (numbers.reshape(-1, _WORDS) * self._factors).sum(axis=1)
+        return hashes

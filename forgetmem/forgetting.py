@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import forgetmem
@@ -135,7 +135,7 @@ class _Forgotten:
     digest_after: bytes
     n_after: int
     pruned: int
-    survivors: Counter[object]
+    survivors: Counter[object] = field(default_factory=Counter)
     groups: tuple[GroupCertificate, ...] = ()
     digest_rebuilt: bytes | None = None
 
@@ -190,6 +190,7 @@ def forget(
             ids, missing = selection.find(state)
             gone = _gather(collection, tx, state, ids, missing)
             if ids:
+                gone.survivors = _count_survivors(collection, tx, state, gone.records)
                 touched = state.companions(ids)
                 state.change(gone.records, [])
                 gone.groups = group_certificates(state, state.groups_of(touched))
@@ -292,7 +293,6 @@ def _gather(
             PruneHorizon.from_json(payload).pruned
             for payload in tx.certificates(collection.namespace).values()
         ),
-        survivors=_count_survivors(collection, tx, state, records),
     )
 
 
@@ -303,15 +303,11 @@ def _count_survivors(
     records: list[StoredRecord],
 ) -> Counter[object]:
     """Count who else, in any namespace, has an id, a text or a vector of records."""
-    shared: Counter[object] = Counter()
-    if tx.namespaces() == [collection.namespace] and state.shares_nothing(records):
-        return shared
-    own = [(r.id, r.atom, text_digest(r.text)) for r in records]
-    if own:
-        for features in tx.sharing(*(set(column) for column in zip(*own, strict=True))):
-            shared.update(features)
-    for features in own:
-        shared.subtract(features)
+    shared: Counter[object] = Counter(state.survivors(records))
+    others = [name for name in tx.namespaces() if name != collection.namespace]
+    wanted = [(r.id, r.atom, text_digest(r.text)) for r in records]
+    for features in tx.sharing(others, *map(set, zip(*wanted, strict=True))):
+        shared.update(features)
     return shared
 
 

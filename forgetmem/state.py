@@ -244,8 +244,8 @@ class NamespaceState:
         self._leave_all(gone)
         self._remove_atoms(rows, forgotten=False)
 
-    def shares_nothing(self, records: Sequence[StoredRecord]) -> bool:
-        """Tell whether no other record has a text or a vector of some records.
+    def survivors(self, records: Sequence[StoredRecord]) -> Counter[bytes]:
+        """Count the other records that have a text or a vector of some records.
 
         Parameters
         ----------
@@ -254,14 +254,15 @@ class NamespaceState:
 
         Returns
         -------
-        bool
-            True only if that is certain.
+        Counter of bytes
+            By `text_digest` of each text, and by the key of each vector.
         """
         texts = Counter(text_digest(record.text) for record in records)
         rows = Counter(self.entries[record.id].row for record in records)
-        return all(self.texts.count(one) <= n for one, n in texts.items()) and all(
-            len(self.ids(row)) <= n for row, n in rows.items()
-        )
+        found = Counter({one: self.texts.count(one) - n for one, n in texts.items()})
+        for row, n in rows.items():
+            found[self.keys.key(row)] = self.count(np.array([row])) - n
+        return found
 
     def holds(self, record: NewRecord) -> bool:
         """Tell whether a record is there already, equal in every field.

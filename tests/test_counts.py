@@ -34,9 +34,17 @@ def test_nothing_stays_of_what_is_gone() -> None:
     counts = DigestCounts()
     counts.add(names * 2)
     counts.discard(names)
-    counts.discard([*names, b"unknown!"])
+    counts.discard([*names, b"unknown!" * 4])
     assert len(counts) == 0
     assert not counts._slots.any() and not counts._counts.any()
     counts.add(names)
     counts.wipe()
     assert not counts._slots.any() and counts.count(names[0]) == 0
+
+
+def test_digests_that_begin_alike_are_told_apart() -> None:
+    """No digest can be made up that is counted with another."""
+    names = [b"the same" * 3 + bytes([n]) * 8 for n in range(100)]
+    counts = DigestCounts()
+    counts.add(names)
+    assert [counts.count(name) for name in names] == [1] * 100

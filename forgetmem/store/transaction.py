@@ -343,12 +343,18 @@ class ReadTransaction:
         return found
 
     def sharing(
-        self, ids: Iterable[str], atoms: Iterable[bytes], texts: Iterable[bytes]
+        self,
+        namespaces: Iterable[str],
+        ids: Iterable[str],
+        atoms: Iterable[bytes],
+        texts: Iterable[bytes],
     ) -> list[tuple[str, bytes, bytes]]:
-        """Find the records of any namespace that share something with given ones.
+        """Find the records of some namespaces that share something with given ones.
 
         Parameters
         ----------
+        namespaces : iterable of str
+            Where they are; every record there is looked at.
         ids : iterable of str
             Names.
         atoms : iterable of bytes
@@ -362,10 +368,11 @@ class ReadTransaction:
             Id, atom and text digest of each record that has one of them.
         """
         names, keys, digests = frozenset(ids), frozenset(atoms), frozenset(texts)
-        sql = "SELECT id, atom, text_digest FROM record"
+        sql = "SELECT id, atom, text_digest FROM record WHERE namespace = ?"
         return [
             row
-            for row in self._stream(sql, ())
+            for namespace in namespaces
+            for row in self._stream(sql, (namespace,))
             if row[1] in keys or row[2] in digests or row[0] in names
         ]
 

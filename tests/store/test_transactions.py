@@ -160,13 +160,16 @@ def test_certificates_live_until_they_are_erased(store):
 
 
 def test_sharing_names_all_records_that_share_something(store):
-    """By id, vector or text, in any namespace."""
+    """By id, vector or text, in the namespaces that are named."""
     put(store, [Item("a", "same text"), Item("b", "b", vector=b"1234" * 4)], "x")
     put(store, [Item("a", "unlike"), Item("c", "same text", vector=b"12345678")], "y")
     with store.reading() as tx:
         first = Item("a", "same text").record
-        rows = tx.sharing([first.id], [first.atom], [text_digest(first.text)])
+        features = [first.id], [first.atom], [text_digest(first.text)]
+        rows = tx.sharing(["x", "y"], *features)
+        elsewhere = tx.sharing(["y"], *features)
     assert sorted(row[0] for row in rows) == ["a", "a", "c"]
+    assert sorted(row[0] for row in elsewhere) == ["a", "c"]
 
 
 def test_odd_strings_survive(store):
