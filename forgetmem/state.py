@@ -340,7 +340,7 @@ class NamespaceState:
         -------
         int
         """
-        shared = self._shared.intersection(rows.tolist())
+        shared = self._shared.intersection(rows.tolist()) if self._shared else ()
         return len(rows) + sum(len(self.ids(row)) - 1 for row in shared)
 
     def metadata(self, text: str) -> dict[str, Json]:

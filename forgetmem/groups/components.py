@@ -7,7 +7,7 @@ import numpy as np
 from forgetmem.arrays import Float32Array, IntArray
 from forgetmem.groups.join import join, unite
 from forgetmem.groups.keys import Words, order_of
-from forgetmem.index import FaissIndex, VectorTable
+from forgetmem.index import ScanIndex, VectorTable
 
 #: Up to this many members a component is joined anew; a larger one is first walked.
 _SMALL = 1024
@@ -35,7 +35,7 @@ class Components:
 
     def __init__(self, table: VectorTable, threshold: float) -> None:
         self._table = table
-        self._index = FaissIndex(table)
+        self._index = ScanIndex(table)
         self.threshold = threshold
         self._parent: IntArray = np.empty(0, dtype=np.int64)
         self._members: dict[int, IntArray] = {}

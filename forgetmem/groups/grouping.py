@@ -6,7 +6,7 @@ import numpy as np
 
 from forgetmem.arrays import BoolArray, IntArray
 from forgetmem.groups.components import Components
-from forgetmem.groups.keys import KeyTable, Words
+from forgetmem.groups.keys import KeyTable, Words, smallest
 from forgetmem.index import VectorTable
 
 
@@ -218,12 +218,9 @@ class Grouping:
         if not self._is_divided(members):
             return [members]
         groups: list[IntArray] = []
-        seen: set[int] = set()
-        for row in members:
-            if int(row) not in seen:
-                part = self.parts.members(int(row))
-                seen.update(part.tolist())
-                groups += self._leaves(part, 0)
+        _, first = np.unique(self.parts.roots(members), return_index=True)
+        for row in members[np.sort(first)].tolist():
+            groups += self._leaves(self.parts.members(row), 0)
         return groups
 
     def _leaves(self, rows: IntArray, bit: int) -> list[IntArray]:
@@ -239,10 +236,8 @@ class Grouping:
         names = self._keys.words[roots]
         places, shared = components.shared(roots)
         if len(places):
-            members = np.concatenate(shared)
-            numbers = np.repeat(np.arange(len(shared)), [len(one) for one in shared])
-            words = self._keys.words[members]
-            order = np.lexsort((words[:, 1], words[:, 0], numbers))
-            first = np.searchsorted(numbers, np.arange(len(shared)))
-            names[places] = words[order[first]]
+            ends = np.cumsum([len(members) for members in shared])
+            least = np.empty_like(ends)
+            smallest(self._keys.words, np.concatenate(shared), ends, least)
+            names[places] = self._keys.words[least]
         return names[inverse]

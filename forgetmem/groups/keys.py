@@ -65,6 +65,34 @@ def order_of(words: Words) -> IntArray:
 
 
 @compiled
+def smallest(words: Words, rows: IntArray, ends: IntArray, found: IntArray) -> None:
+    """Find the row with the smallest key in each of many lists of rows.
+
+    Parameters
+    ----------
+    words : ndarray of shape (n, 2), uint64
+        The key of each row.
+    rows : ndarray of int64
+        The lists, one after the other; none is empty.
+    ends : ndarray of int64
+        Where each of them ends.
+    found : ndarray of int64
+        Receives one row for each.
+    """
+    place = 0
+    for number in range(len(ends)):
+        best = rows[place]
+        for at in range(place + 1, ends[number]):
+            row = rows[at]
+            if words[row, 0] < words[best, 0] or (
+                words[row, 0] == words[best, 0] and words[row, 1] < words[best, 1]
+            ):
+                best = row
+        found[number] = best
+        place = ends[number]
+
+
+@compiled
 def _place_of(slots: Slots, words: Words, high: np.uint64, low: np.uint64) -> np.int64:
     """Return where a key stands, or the free slot where it would."""
     mask = np.int64(len(slots) - 1)
