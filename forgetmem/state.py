@@ -530,21 +530,25 @@ class NamespaceState:
         weight, role = self.weights.weight[rows], self.weights.role[rows]
         differs = self._written.note(rows, labels, weight, role)
         fresh = np.isin(rows, new)
-        found = list(
-            zip(
-                as_keys(self.keys.words[rows]),
-                *(as_keys(one) for one in labels),
-                weight.tolist(),
-                role.tolist(),
-                strict=True,
-            )
+        at = np.flatnonzero(differs | fresh)
+        found = zip(
+            as_keys(self.keys.words[rows[at]]),
+            *(as_keys(one[at]) for one in labels),
+            weight[at].tolist(),
+            role[at].tolist(),
+            strict=True,
         )
-        atoms = [
-            StoredAtom(key, self.table.X[rows[at]].tobytes(), *values)
-            for at in np.flatnonzero(fresh).tolist()
-            for key, *values in [found[at]]
-        ]
-        return atoms, [found[at] for at in np.flatnonzero(differs & ~fresh).tolist()]
+        atoms: list[StoredAtom] = []
+        old = []
+        for row, is_new, values in zip(
+            rows[at].tolist(), fresh[at].tolist(), found, strict=True
+        ):
+            if is_new:
+                vector = self.table.X[row].tobytes()
+                atoms.append(StoredAtom(values[0], vector, *values[1:]))
+            else:
+                old.append(values)
+        return atoms, old
 
 
 @contextmanager

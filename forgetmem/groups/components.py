@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
-from forgetmem.groups.join import join, unite
+from forgetmem.groups.join import find, join, unite
 from forgetmem.groups.keys import Words, order_of
-from forgetmem.index import ScanIndex, VectorTable
+from forgetmem.index import FaissIndex, VectorTable
+from forgetmem.jit import compiled
 
 #: Up to this many members a component is joined anew; a larger one is first walked.
 _SMALL = 1024
@@ -16,6 +17,14 @@ _SMALL = 1024
 _WALK = 4
 #: From this many new rows on, all pairs are looked at in blocks.
 _MANY = 24
+
+
+@compiled
+def _roots(parent: IntArray, rows: IntArray, roots: IntArray) -> None:
+    """Write the root of each row, and hang the row under it."""
+    for number in range(len(rows)):
+        roots[number] = find(parent, rows[number])
+        parent[rows[number]] = roots[number]
 
 
 class Components:
@@ -35,7 +44,7 @@ class Components:
 
     def __init__(self, table: VectorTable, threshold: float) -> None:
         self._table = table
-        self._index = ScanIndex(table)
+        self._index = FaissIndex(table)
         self.threshold = threshold
         self._parent: IntArray = np.empty(0, dtype=np.int64)
         self._members: dict[int, IntArray] = {}
@@ -179,14 +188,14 @@ class Components:
             One row of each component that is left of those that held the rows.
         """
         pieces: list[int] = []
-        for root in sorted({int(self._parent[row]) for row in rows}):
+        for root in np.unique(self._parent[rows]).tolist():
             members = self.members(root)
             self._members.pop(root, None)
             left = np.setdiff1d(members, rows, assume_unique=True)
             self._parent[left] = left
             if len(left):
-                self._merge(self._reconnect(left))
-                pieces += sorted({int(self._parent[row]) for row in left})
+                self._reconnect(left)
+                pieces += np.unique(self._parent[left]).tolist()
         return pieces
 
     def _reserve(self) -> None:
@@ -207,37 +216,47 @@ class Components:
         right = np.concatenate([rows, np.setdiff1d(among, rows)])
         return join(self._table, rows, right, self.threshold, self._parent)
 
-    def _reconnect(self, left: IntArray) -> list[tuple[int, int]]:
+    def _reconnect(self, left: IntArray) -> None:
+        """Unite what is linked among rows that are all alone."""
         if self.threshold <= -1.0:
-            return self._unite(int(left[0]), left)
-        if len(left) <= _SMALL:
-            return join(self._table, left, left, self.threshold, self._parent)
-        merges, unseen = self._walk(left)
-        return merges + self._join(unseen, left)
+            self._make(left)
+        elif len(left) <= _SMALL:
+            self._merge(join(self._table, left, left, self.threshold, self._parent))
+        else:
+            unseen = self._walk(left)
+            if len(unseen):
+                self._merge(self._join(unseen, left))
 
-    def _walk(self, left: IntArray) -> tuple[list[tuple[int, int]], IntArray]:
-        """Follow links from one row; returns also the rows that were not reached."""
+    def _walk(self, left: IntArray) -> IntArray:
+        """Unite what links from one row on lead to; returns what was not reached."""
         X: Float32Array = self._table.X
-        merges: list[tuple[int, int]] = []
-        frontier, unseen = [int(left[0])], left[1:]
+        reached, frontier, unseen = [left[:1]], [int(left[0])], left[1:]
         for _ in range(len(left) // _WALK):
             if not frontier or not len(unseen):
                 break
-            row = frontier.pop()
-            near = self._index.reach(unseen, X[row], self.threshold)
-            merges += self._unite(row, unseen[near])
+            near = self._index.reach(unseen, X[frontier.pop()], self.threshold)
+            reached.append(unseen[near])
             frontier.extend(unseen[near].tolist())
             unseen = unseen[~near]
-        return merges, unseen
+        self._make(np.sort(np.concatenate(reached)))
+        return unseen
+
+    def _make(self, members: IntArray) -> None:
+        """Make a component of rows that are alone, given in order."""
+        if len(members) > 1:
+            self._parent[members] = members[0]
+            self._members[int(members[0])] = members
 
     def _merge(self, merges: list[tuple[int, int]]) -> None:
-        parts: dict[int, list[IntArray]] = {}
-        for a, b in merges:
-            for root in (a, b):
-                if root not in parts:
-                    members = self._members.pop(root, None)
-                    parts[root] = [np.array([root])] if members is None else [members]
-            parts[a] += parts.pop(b)
-        for root, pieces in parts.items():
-            self._members[root] = np.sort(np.concatenate(pieces))
-            self._parent[self._members[root]] = root
+        if not merges:
+            return
+        united = np.unique(np.array(merges, dtype=np.int64))
+        roots = [root for root in united.tolist() if root in self._members]
+        alone = np.setdiff1d(united, np.array(roots, dtype=np.int64))
+        rows = np.concatenate([alone, *(self._members.pop(root) for root in roots)])
+        names = np.empty_like(rows)
+        _roots(self._parent, rows, names)
+        order = np.lexsort((rows, names))
+        starts = np.flatnonzero(np.diff(names[order])) + 1
+        for members in np.split(rows[order], starts):
+            self._members[int(self._parent[members[0]])] = members
