@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray, as_matrix
-from forgetmem.column import SEVERAL
+from forgetmem.arrays import Float32Array, FloatArray, IntArray, as_matrix
 from forgetmem.distances import dots
 from forgetmem.errors import InvalidInputError
-from forgetmem.filters import Filter
 from forgetmem.groups import Role
-from forgetmem.index import FaissIndex
 from forgetmem.jit import compiled
+from forgetmem.lookalikes import NAMED, look_alikes
+from forgetmem.matching import Matching
 from forgetmem.metadata import load_metadata
 from forgetmem.ranking import (
     Pool,
@@ -29,9 +28,6 @@ from forgetmem.ranking import (
 from forgetmem.records import Hit, Readout, RoleName
 from forgetmem.state import NamespaceState
 from forgetmem.store import StoredRecord
-
-#: At most so many ids of look-alikes are named.
-NAMED = 20
 
 #: Values of the support to average: by id, or computed for a list of ids.
 Values = Mapping[str, ArrayLike] | Callable[[list[str]], ArrayLike]
@@ -64,126 +60,6 @@ class Answer:
 
     row: int
     id: str
-
-
-class Matching:
-    """The records that a `where` and a choice of ids let through; else all.
-
-    Parameters
-    ----------
-    state : NamespaceState
-    where : Filter or None
-    among : set of str, optional
-        Ids; unknown ones have no effect.
-    """
-
-    def __init__(
-        self,
-        state: NamespaceState,
-        where: Filter | None,
-        among: Set[str] | None = None,
-    ) -> None:
-        self._state = state
-        self._where = where
-        self._verdicts: dict[str, bool] = {}
-        self._several: BoolArray | None = None
-        self.rows: BoolArray | None = None
-        self._ids: dict[int, list[str]] | None = None
-        if among is not None:
-            self._choose(among)
-        elif where is not None:
-            self._filter()
-
-    def ids(self, row: int) -> list[str]:
-        """Return the matching records with one vector, ascending.
-
-        Parameters
-        ----------
-        row : int
-
-        Returns
-        -------
-        list of str
-        """
-        if self._ids is not None:
-            return self._ids.get(row, [])
-        ids = self._state.ids(row)
-        return ids if self._where is None else [id for id in ids if self._lets(id)]
-
-    def count(self, rows: IntArray) -> int:
-        """Count the matching records with any of some vectors.
-
-        Parameters
-        ----------
-        rows : ndarray of int64
-            Distinct, each with a matching record.
-
-        Returns
-        -------
-        int
-        """
-        singly = np.full(len(rows), self._ids is not None)
-        if self._several is not None:
-            singly = self._several[rows]
-        counted = [len(self.ids(row)) for row in rows[singly].tolist()]
-        return self._state.count(rows[~singly]) + sum(counted)
-
-    def name(self, row: int) -> str:
-        """Return the id that speaks for a row.
-
-        Parameters
-        ----------
-        row : int
-
-        Returns
-        -------
-        str
-        """
-        return self.ids(row)[0]
-
-    def all_ids(self) -> list[str]:
-        """Return every matching id, ascending.
-
-        Returns
-        -------
-        list of str
-        """
-        if self.rows is None:
-            return sorted(self._state.entries)
-        rows = np.flatnonzero(self.rows).tolist()
-        return sorted(id for row in rows for id in self.ids(row))
-
-    def _lets(self, id: str) -> bool:
-        text = self._state.entries[id].metadata
-        verdict = self._verdicts.get(text)
-        if verdict is None:
-            assert self._where is not None
-            verdict = self._where.matches(self._state.metadata(text))
-            self._verdicts[text] = verdict
-        return verdict
-
-    def _filter(self) -> None:
-        """Look at every metadata text once, and singly where those of a row differ."""
-        assert self._where is not None
-        column = self._state.column()
-        verdicts = [self._where.matches(self._state.metadata(t)) for t in column.texts]
-        self._verdicts = dict(zip(column.texts, verdicts, strict=True))
-        numbers = column.of_rows(len(self._state.table.X))
-        self.rows = np.array([*verdicts, False], dtype=np.bool_)[numbers]
-        self._several = numbers == SEVERAL
-        several = np.flatnonzero(self._several).tolist()
-        self.rows[several] = [bool(self.ids(row)) for row in several]
-
-    def _choose(self, among: Iterable[str]) -> None:
-        self._ids = {}
-        for id in among:
-            entry = self._state.entries.get(id)
-            if entry is not None and (self._where is None or self._lets(id)):
-                self._ids.setdefault(entry.row, []).append(id)
-        for ids in self._ids.values():
-            ids.sort()
-        self.rows = np.zeros(len(self._state.table.X), dtype=np.bool_)
-        self.rows[list(self._ids)] = True
 
 
 def by_support(
@@ -241,7 +117,7 @@ def by_similarity(
     ranked = [
         (-cosine, id, row)
         for row, cosine in zip(rows, cosines, strict=True)
-        for id in matching.ids(row)
+        for id in matching.first(row, k)
     ]
     return [Answer(row, id) for _, id, row in heapq.nsmallest(k, ranked)]
 
@@ -269,14 +145,17 @@ def hits(
     list of Hit
     """
     rows = np.array([answer.row for answer in answers], dtype=np.int64)
-    X = state.table.X[rows]
-    scores = np.clip(dots(X, q), -1.0, 1.0)
-    kernel = np.exp(-state.settings.gamma * query_distances(X, q))
+    X = state.table.X
+    scores = np.clip(dots(X[rows], q), -1.0, 1.0)
+    kernel = np.exp(-state.settings.gamma * query_distances(X, rows, q))
+    alike = look_alikes(state, matching, rows)
     found = []
-    for answer, score, kappa in zip(answers, scores, kernel, strict=True):
+    told = zip(answers, scores, kernel, strict=True)
+    for at, (answer, score, kappa) in enumerate(told):
         record, weight = records[answer.id], float(state.weights.weight[answer.row])
-        same = [id for id in matching.ids(answer.row) if id != answer.id]
-        similar, n_similar = _look_alikes(state, matching, answer.row)
+        shared = matching.first(answer.row, NAMED + 1)
+        same = [id for id in shared if id != answer.id]
+        similar, n_similar = alike[answer.row]
         found.append(
             Hit(
                 id=record.id,
@@ -288,43 +167,12 @@ def hits(
                 weight=weight,
                 role=role_name(state, answer.row),
                 same=tuple(same[:NAMED]),
-                n_same=len(same),
+                n_same=matching.count(rows[at : at + 1]) - 1,
                 similar=similar,
                 n_similar=n_similar,
             )
         )
     return found
-
-
-def _look_alikes(
-    state: NamespaceState, matching: Matching, row: int
-) -> tuple[tuple[str, ...], int]:
-    X, alike = state.table.X, state.settings.alike
-    index = FaissIndex(state.table)
-    if alike >= state.grouping.link:
-        near = state.grouping.components.members(row)
-        near = near[index.reach(near, X[row], alike)]
-    else:
-        near = index.within(X[row], alike)
-    near = near[near != row]
-    if matching.rows is not None:
-        near = near[matching.rows[near]]
-    closest = near
-    if len(near) > NAMED:
-        among = np.zeros(len(X), dtype=np.bool_)
-        among[near] = True
-        closest = index.search(X[row], NAMED, among).rows
-    named = heapq.nsmallest(
-        NAMED,
-        (
-            (-cosine, id)
-            for other, cosine in zip(
-                closest.tolist(), dots(X[closest], X[row]), strict=True
-            )
-            for id in matching.ids(other)
-        ),
-    )
-    return tuple(id for _, id in named), matching.count(near)
 
 
 @compiled
@@ -375,7 +223,7 @@ def readout(
             novelty=1.0,
             n_support=0,
         )
-    distances = query_distances(X, q)[rows]
+    distances = query_distances(X, rows, q)
     # Relative to the nearest, so that a far query does not underflow.
     relative = weight[rows] * np.exp(
         -state.settings.gamma * (distances - distances.min())
@@ -401,7 +249,7 @@ def _novelty(
     nearest_rows = rows[distances == distances.min()]
     best = min(nearest_rows, key=lambda row: state.ids(int(row))[0])
     group = state.grouping.group(int(best))
-    kernel = np.exp(-state.settings.gamma * query_distances(state.table.X[group], q))
+    kernel = np.exp(-state.settings.gamma * query_distances(state.table.X, group, q))
     mass = math.fsum(state.weights.weight[group] * kernel)
     return max(0.0, 1.0 - mass)
 

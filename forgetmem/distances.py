@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from forgetmem.arrays import BoolArray, Float32Array, FloatArray
+from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from forgetmem.jit import compiled
 
 Vectors: TypeAlias = Float32Array | FloatArray
@@ -124,6 +124,32 @@ def squared_distances(X: Vectors, q: Vectors) -> FloatArray:
     """
     out = np.empty(len(X), dtype=np.float64)
     squares_into(X, q, out)
+    return out
+
+
+@compiled
+def _squares_at(X: Vectors, rows: IntArray, q: Vectors, out: FloatArray) -> None:
+    for place in range(len(rows)):
+        row = rows[place]
+        squares_into(X[row : row + 1], q, out[place : place + 1])
+
+
+def squared_distances_at(X: Vectors, rows: IntArray, q: Vectors) -> FloatArray:
+    """Squared Euclidean distances of some rows of `X` from `q`, without a copy of them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d), float64 or float32, C-contiguous
+    rows : ndarray of shape (m,), int64
+    q : ndarray of shape (d,), of the same dtype, C-contiguous
+
+    Returns
+    -------
+    ndarray of shape (m,), float64
+        The bits of ``squared_distances(X[rows], q)``.
+    """
+    out = np.empty(len(rows), dtype=np.float64)
+    _squares_at(X, rows, q, out)
     return out
 
 

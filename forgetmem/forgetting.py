@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import forgetmem
-from forgetmem.answers import Matching
 from forgetmem.arrays import as_ids, as_list, check_text
 from forgetmem.auditing import group_certificates, rebuilt
 from forgetmem.collection import Collection, Identity, fetch
@@ -23,6 +22,7 @@ from forgetmem.errors import (
 )
 from forgetmem.filters import Filter, Where, parse_filter
 from forgetmem.groups import PruneHorizon
+from forgetmem.matching import Matching
 from forgetmem.proof import Commitment, ForgetProof, StorageEvidence, commit, now
 from forgetmem.state import NamespaceState, NewRecord
 from forgetmem.store import ReadTransaction, StoredRecord, needles_of, text_digest

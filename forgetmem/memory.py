@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from forgetmem import auditing, forgetting, pruning
 from forgetmem.answers import (
-    Matching,
     Values,
     by_similarity,
     by_support,
@@ -28,6 +27,7 @@ from forgetmem.embedding import AnyEmbedder, as_embedder
 from forgetmem.encoding import Encoder, normalised, normalised_query
 from forgetmem.errors import DimensionMismatchError, InvalidInputError
 from forgetmem.filters import Where, parse_filter
+from forgetmem.matching import Matching
 from forgetmem.metadata import load_metadata
 from forgetmem.proof import ForgetProof
 from forgetmem.records import Hit, Readout, Record

@@ -14,12 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
-from forgetmem.distances import dots, squared_distances
-from forgetmem.index import FaissIndex, VectorTable
-
-#: Stored vectors and queries have norm 1 within this, so that
-#: ``d2 >= 2 - 2 * cosine - _NORM_SLACK``.
-_NORM_SLACK = 4e-6
+from forgetmem.contest import NORM_SLACK, Contest
+from forgetmem.distances import dots, squared_distances_at
+from forgetmem.index import ScanIndex, VectorTable
 
 #: What is left at least of a record beside a chosen one: keys stay finite.
 _LEAST = 2.0**-52
@@ -28,22 +25,23 @@ _LEAST = 2.0**-52
 _ZERO_QUERY_DISTANCE = 1.0
 
 
-def query_distances(X: Float32Array, q: Float32Array) -> FloatArray:
-    """Squared distances of rows from a query; all equal for a zero query.
+def query_distances(X: Float32Array, rows: IntArray, q: Float32Array) -> FloatArray:
+    """Squared distances of some rows from a query; all equal for a zero query.
 
     Parameters
     ----------
     X : ndarray of shape (n, d), float32
+    rows : ndarray of shape (m,), int64
     q : ndarray of shape (d,), float32
         Normalised, or zero.
 
     Returns
     -------
-    ndarray of shape (n,), float64
+    ndarray of shape (m,), float64
     """
     if not q.any():
-        return np.full(len(X), _ZERO_QUERY_DISTANCE)
-    return squared_distances(X, q)
+        return np.full(len(rows), _ZERO_QUERY_DISTANCE)
+    return squared_distances_at(X, rows, q)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def nearest(pool: Pool, q: Float32Array, k: int) -> list[int]:
     """
     count, X = k, pool.table.X
     while True:
-        found = FaissIndex(pool.table).search(q, count, pool.eligible)
+        found = ScanIndex(pool.table).search(q, count, pool.eligible)
         cosines = dots(X[found.rows], q)
         order = smallest(-cosines, found.rows, pool.name, k)
         worst = cosines[order[-1]] if len(order) == k else -math.inf
@@ -169,66 +167,42 @@ class SupportRanking:
         list of int
             `chosen` and what was added, in order.
         """
-        answer = list(chosen)
         if not q.any():  # nothing is nearer than anything else
-            left = np.setdiff1d(pool.rows(), answer)
-            first = smallest(np.zeros(len(left)), left, pool.name, k - len(answer))
-            return answer + [int(row) for row in left[first]]
+            left = np.setdiff1d(pool.rows(), chosen)
+            first = smallest(np.zeros(len(left)), left, pool.name, k - len(chosen))
+            return chosen + [int(row) for row in left[first]]
+        scan = ScanIndex(pool.table).scan(q, pool.eligible)
+        contest = Contest(pool.table, pool.name, self.log_factors, chosen)
         count = 4 * k + 32
-        while len(answer) < k:
-            rows, bound = self._examine(pool, q, count)
-            keys = -self.gamma * query_distances(pool.table.X[rows], q)
-            floor = -self.gamma * bound
-            answer = self._greedy(pool, rows, keys, floor, k, answer)
+        while len(contest.answer) < k:
+            found = scan.best(count)
+            rows = contest.new(found.rows)
+            distances = query_distances(pool.table.X, rows, q)
+            contest.enter(rows, -self.gamma * distances)
+            # A lower bound on the distance of all others.
+            bound = 2.0 - 2.0 * found.bound - NORM_SLACK
+            contest.run(k, -self.gamma * bound)
             if math.isinf(bound):
                 break
             count *= 4
-        return answer
+        return contest.answer
 
-    def _examine(
-        self, pool: Pool, q: Float32Array, count: int
-    ) -> tuple[IntArray, float]:
-        """Return the nearest rows, and a lower bound on the distance of all others."""
-        found = FaissIndex(pool.table).search(q, count, pool.eligible)
-        return found.rows, 2.0 - 2.0 * found.bound - _NORM_SLACK
+    def log_factors(self, distances: FloatArray) -> FloatArray:
+        """Return the logarithms of what chosen rows leave of others.
 
-    def _greedy(
-        self,
-        pool: Pool,
-        rows: IntArray,
-        keys: FloatArray,
-        floor: float,
-        k: int,
-        answer: list[int],
-    ) -> list[int]:
-        """Choose as long as no unexamined row could have been better."""
-        X = pool.table.X
-        near = np.ascontiguousarray(X[rows])
-        value = keys.copy()
-        value[np.isin(rows, answer)] = -math.inf
+        Parameters
+        ----------
+        distances : ndarray of float64
+            Squared, between a row and a chosen one.
 
-        def diminish(row: int) -> None:
-            open_ = np.flatnonzero(value > -math.inf)
-            value[open_] += self._log_factors(near[open_], X[row])
-
-        for row in answer:
-            diminish(row)
-        answer = list(answer)
-        while len(answer) < k:
-            best = value.max(initial=-math.inf)
-            if best == -math.inf or best <= floor:
-                break
-            ties = np.flatnonzero(value == best)
-            position = min(ties, key=lambda p: pool.name(int(rows[p])))
-            answer.append(int(rows[position]))
-            value[position] = -math.inf
-            diminish(answer[-1])
-        return answer
-
-    def _log_factors(self, X: Float32Array, x: Float32Array) -> FloatArray:
+        Returns
+        -------
+        ndarray of float64
+            Not above 0; each depends on its distance alone.
+        """
         width = 2.0 * (2.0 - 2.0 * self.alike)
         if width == 0.0 or self.diminish == 1.0:
-            return np.zeros(len(X))
-        likeness = np.exp(squared_distances(X, x) / -width)
+            return np.zeros(len(distances))
+        likeness = np.exp(distances / -width)
         left = 1.0 - (1.0 - self.diminish) * likeness
         return np.log(np.maximum(left, _LEAST))

@@ -7,7 +7,7 @@ import numpy as np
 from forgetmem.arrays import Float32Array, IntArray
 from forgetmem.groups.join import find, join, unite
 from forgetmem.groups.keys import Words, order_of
-from forgetmem.index import FaissIndex, VectorTable
+from forgetmem.index import ScanIndex, VectorTable
 from forgetmem.jit import compiled
 
 #: Up to this many members a component is joined anew; a larger one is first walked.
@@ -44,7 +44,7 @@ class Components:
 
     def __init__(self, table: VectorTable, threshold: float) -> None:
         self._table = table
-        self._index = FaissIndex(table)
+        self._index = ScanIndex(table)
         self.threshold = threshold
         self._parent: IntArray = np.empty(0, dtype=np.int64)
         self._members: dict[int, IntArray] = {}

@@ -2,14 +2,22 @@
 
 Knows vectors and their rows. Must not know ids, records, groups or files. What it
 returns carries a bound on every row it did not return, so that the caller can tell
-when an answer is final. `FlatIndex` is the truth that `FaissIndex` is tested against.
+when an answer is final. `FlatIndex` is the truth that `ScanIndex` is tested against.
 """
 
 from __future__ import annotations
 
 from forgetmem.index.candidates import Candidates, float32_error
-from forgetmem.index.faiss_index import FaissIndex
 from forgetmem.index.flat import FlatIndex
+from forgetmem.index.scan import Near, Scan, ScanIndex
 from forgetmem.index.vectors import VectorTable
 
-__all__ = ["Candidates", "FaissIndex", "FlatIndex", "VectorTable", "float32_error"]
+__all__ = [
+    "Candidates",
+    "FlatIndex",
+    "Near",
+    "Scan",
+    "ScanIndex",
+    "VectorTable",
+    "float32_error",
+]

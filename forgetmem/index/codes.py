@@ -5,20 +5,18 @@ r; the step is a function of the dimension. So |x.q - step * (c.q)| <= |q| |r| b
 and Schwarz, for any q. A query that is compared with single rows is kept as
 ``width * p + s`` with integers of up to 15 bits; then ``c.p`` is an exact integer,
 whatever the order in which it is summed.
-
-The bytes are those of a FAISS scalar quantizer, never trained, that scans them.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from forgetmem.arrays import Float32Array, IntArray
+from forgetmem.arrays import Float32Array, FloatArray, IntArray
 from forgetmem.distances import DOT_ERROR
-from forgetmem.jit import compiled
+from forgetmem.jit import compiled, compiled_for_bounds
 
 Codes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 QueryCodes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int16]]
@@ -47,41 +45,9 @@ def step_of(dimension: int) -> float:
     Returns
     -------
     float
-        A float32, so that FAISS decodes with the same number.
     """
     reach = min(1.0, _RANGE / math.sqrt(max(dimension, 1)))
     return float(np.float32(reach / 127.0))
-
-
-def empty_codes(dimension: int, capacity: int) -> tuple[Any, Codes]:
-    """Make a FAISS index without rows, and the bytes that will be its codes.
-
-    Parameters
-    ----------
-    dimension : int
-    capacity : int
-        Number of rows there is room for.
-
-    Returns
-    -------
-    index : faiss.IndexScalarQuantizer
-        Searches the first `ntotal` rows; to be set by the caller.
-    codes : ndarray of shape (capacity, dimension), uint8
-        A view of the memory of the index, zeros; lives as long as the index.
-    """
-    import faiss
-
-    quantizer = faiss.ScalarQuantizer.QT_8bit_uniform
-    index = faiss.IndexScalarQuantizer(dimension, quantizer, faiss.METRIC_INNER_PRODUCT)
-    # FAISS decodes a byte b to low + (b + 0.5) / 255 * span: here step * (b - 128).
-    step = step_of(dimension)
-    trained = np.array([-128.5 * step, 255.0 * step], dtype=np.float32)
-    faiss.copy_array_to_vector(trained, index.sq.trained)
-    index.is_trained = True
-    size = capacity * dimension
-    index.codes.resize(size)
-    flat = faiss.rev_swig_ptr(index.codes.data(), size) if size else np.empty(0, "u1")
-    return index, flat.reshape(capacity, dimension)
 
 
 @compiled
@@ -171,36 +137,13 @@ def code_product(codes: Codes, a: int, b: int) -> np.int32:
     return np.int32(total)
 
 
-@compiled
+@compiled_for_bounds
 def narrow_product(X: Float32Array, row: int, q: Float32Array) -> float:
     """Return an inner product by float32 operations; for compiled callers."""
-    d = len(q)
-    whole = d - d % 16
-    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = np.float32(0.0)
-    b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = np.float32(0.0)
-    for j in range(0, whole, 16):
-        a0 += X[row, j] * q[j]
-        a1 += X[row, j + 1] * q[j + 1]
-        a2 += X[row, j + 2] * q[j + 2]
-        a3 += X[row, j + 3] * q[j + 3]
-        a4 += X[row, j + 4] * q[j + 4]
-        a5 += X[row, j + 5] * q[j + 5]
-        a6 += X[row, j + 6] * q[j + 6]
-        a7 += X[row, j + 7] * q[j + 7]
-        b0 += X[row, j + 8] * q[j + 8]
-        b1 += X[row, j + 9] * q[j + 9]
-        b2 += X[row, j + 10] * q[j + 10]
-        b3 += X[row, j + 11] * q[j + 11]
-        b4 += X[row, j + 12] * q[j + 12]
-        b5 += X[row, j + 13] * q[j + 13]
-        b6 += X[row, j + 14] * q[j + 14]
-        b7 += X[row, j + 15] * q[j + 15]
-    tail = np.float32(0.0)
-    for j in range(whole, d):
-        tail += X[row, j] * q[j]
-    left = ((a0 + b0) + (a4 + b4)) + ((a2 + b2) + (a6 + b6))
-    right = ((a1 + b1) + (a5 + b5)) + ((a3 + b3) + (a7 + b7))
-    return float(np.float64((left + right) + tail))
+    total = np.float32(0.0)
+    for j in range(len(q)):
+        total += X[row, j] * q[j]
+    return float(np.float64(total))
 
 
 @compiled
@@ -248,3 +191,66 @@ def compare(
             verdicts[place] = NO
         else:
             verdicts[place] = UNSURE
+
+
+@compiled
+def bound(
+    codes: Codes,
+    step: float,
+    errors: Float32Array,
+    rows: IntArray,
+    p: QueryCodes,
+    width: float,
+    length: float,
+    slack: float,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> None:
+    """Bound the inner products of rows from below and above, by their codes.
+
+    Parameters
+    ----------
+    codes, step, errors
+        As `encode` writes them.
+    rows : ndarray of int64
+    p, width, length, slack
+        As `encode_query` gives them.
+    lower, upper : ndarray of float64
+        Room for one bound for each of `rows`.
+    """
+    for place in range(len(rows)):
+        row = rows[place]
+        value = float(step * width * np.float64(_product(codes, row, p)))
+        error = float(length * np.float64(errors[row]) + slack)
+        lower[place] = value - error
+        upper[place] = value + error
+
+
+@compiled
+def refine(
+    X: Float32Array,
+    rows: IntArray,
+    places: IntArray,
+    q: Float32Array,
+    narrow: float,
+    lower: FloatArray,
+    upper: FloatArray,
+) -> None:
+    """Tighten some of the bounds by float32 products.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d), float32
+    rows : ndarray of int64
+    places : ndarray of int64
+        Positions in `rows`.
+    q : ndarray of shape (d,), float32
+    narrow : float
+        Bounds the error of a float32 inner product.
+    lower, upper : ndarray of float64
+        One bound for each of `rows`.
+    """
+    for place in places:
+        value = narrow_product(X, rows[place], q)
+        lower[place] = max(lower[place], value - narrow)
+        upper[place] = min(upper[place], value + narrow)

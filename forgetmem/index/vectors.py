@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forgetmem.arrays import BoolArray, Float32Array, IntArray
-from forgetmem.index.codes import Codes, empty_codes, encode, step_of
+from forgetmem.index.codes import Codes, encode, step_of
 
 #: The room for codes is resident, used or not.
 _GROWTH = 1.25
@@ -35,7 +35,6 @@ class VectorTable:
         self.dimension = dimension
         self._data: Float32Array = np.zeros((0, dimension), dtype=np.float32)
         self._step = step_of(dimension)
-        self._index: Any = None
         self._codes: Codes = np.zeros((0, dimension), dtype=np.uint8)
         self._errors: Float32Array = np.zeros(0, dtype=np.float32)
         self._alive: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -54,12 +53,6 @@ class VectorTable:
     def coded(self) -> tuple[Codes, float, Float32Array]:
         """Codes, their step, and errors of the rows of `X`; see `codes`."""
         return self._codes[: self._size], self._step, self._errors[: self._size]
-
-    @property
-    def index(self) -> Any:
-        """FAISS's index over the codes of the rows of `X`; searched, never changed."""
-        self._index.ntotal = self._size
-        return self._index
 
     @property
     def alive(self) -> BoolArray:
@@ -155,11 +148,7 @@ class VectorTable:
             return
         capacity = max(size, int(len(self._data) * _GROWTH), 64)
         self._data = _grown(self._data, capacity)
-        old, before = self._codes, self._index
-        self._index, self._codes = empty_codes(self.dimension, capacity)
-        self._codes[: len(old)] = old
-        old[:] = 0
-        del before  # the old codes are its memory: wiped, then released
+        self._codes = _grown(self._codes, capacity)
         self._errors = _grown(self._errors, capacity)
         self._alive = _grown(self._alive, capacity)
 

@@ -1,4 +1,4 @@
-"""FAISS proposes what exhaustive float64 search finds."""
+"""The scan proposes what exhaustive float64 search finds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forgetmem.distances import dots
-from forgetmem.index import FaissIndex, FlatIndex, VectorTable, float32_error
+from forgetmem.index import FlatIndex, ScanIndex, VectorTable, float32_error
 
 
 def _table(n: int, d: int, seed: int = 0) -> tuple[VectorTable, np.ndarray]:
@@ -36,17 +36,17 @@ def test_removed_rows_are_overwritten_and_used_again() -> None:
 def test_growing_overwrites_the_old_arrays() -> None:
     """When the arrays grow, those that are released hold zeros."""
     table, _ = _table(64, 8)
-    old, index = table._arrays(), table.index  # the codes are the index's memory
+    old = table._arrays()
     table.add(np.ones((200, 8), dtype=np.float32))
     assert table._data is not old[0]
-    assert table.index is not index
+    assert table.coded[0].base is not old[1]
     assert not any(array.any() for array in old)
 
 
 def test_wipe_leaves_nothing() -> None:
     """After a wipe there are no rows and no bytes."""
     table, _ = _table(10, 8)
-    arrays, _index = table._arrays(), table.index
+    arrays = table._arrays()
     table.wipe()
     assert not any(array.any() for array in arrays)
     assert len(table) == 0
@@ -57,7 +57,7 @@ def _check_candidates(
 ) -> None:
     chosen = table.alive if among is None else among
     cosines = dots(table.X, q)
-    for index in (FlatIndex(table), FaissIndex(table)):
+    for index in (FlatIndex(table), ScanIndex(table)):
         found = index.search(q, count, among)
         proposed = np.zeros(len(table.X), dtype=np.bool_)
         proposed[found.rows] = True
@@ -111,7 +111,7 @@ def test_candidates_of_near_copies_are_few() -> None:
     table = VectorTable(384)
     table.add(X)
     _check_candidates(table, X[0], 10)
-    assert len(FaissIndex(table).search(X[0], 10).rows) < 400
+    assert len(ScanIndex(table).search(X[0], 10).rows) < 400
 
 
 def test_reach_is_exact_at_the_threshold() -> None:
@@ -120,10 +120,10 @@ def test_reach_is_exact_at_the_threshold() -> None:
     rows = table.add(np.array([[0.6, 0.8], [0.8, 0.6], [1.0, 0.0]], dtype=np.float32))
     q = np.array([1.0, 0.0], dtype=np.float32)
     threshold = float(np.float32(0.8))
-    reached = FaissIndex(table).reach(rows, q, threshold)
+    reached = ScanIndex(table).reach(rows, q, threshold)
     assert reached.tolist() == [False, True, True]
     above = float(np.nextafter(threshold, 1.0))
-    assert FaissIndex(table).reach(rows, q, above).tolist() == [False, False, True]
+    assert ScanIndex(table).reach(rows, q, above).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("threshold", [-1.0, -0.2, 0.1, 0.5, 1.1])
@@ -133,14 +133,53 @@ def test_within_is_exact(threshold: float) -> None:
     table.remove(np.arange(0, 200, 3))
     for q in X[:10]:
         flat = FlatIndex(table).within(q, threshold).tolist()
-        assert FaissIndex(table).within(q, threshold).tolist() == flat
+        assert ScanIndex(table).within(q, threshold).tolist() == flat
     if threshold == -1.0:
         assert flat == table.rows.tolist()
 
 
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize("threshold", [-1.0, 0.2, 0.95])
+def test_near_rows_of_several_heads_are_exact(
+    threshold: float, scattered: bool
+) -> None:
+    """As `within` finds them, without the head; the nearest of them are named."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.standard_normal((40, 24)), 20, axis=0)
+    X += 0.1 * rng.standard_normal(X.shape)
+    X[5:8] = X[4]
+    table = VectorTable(24)
+    table.add((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32))
+    rows = table.rows[::2] if scattered else table.rows
+    heads = rng.permutation(800)[:90]
+    index = ScanIndex(table)
+    for head, near in zip(heads, index.near(rows, heads, threshold, 7), strict=True):
+        expected = np.intersect1d(index.within(table.X[head], threshold), rows)
+        expected = expected[expected != head]
+        assert near.rows.tolist() == expected.tolist()
+        cosines = dots(table.X[expected], table.X[head])
+        best = expected[np.argsort(-cosines, kind="stable")[:7]]
+        assert set(best.tolist()) <= set(near.closest.tolist()) <= set(expected)
+
+
+def test_scan_answers_for_growing_counts() -> None:
+    """What was tightened for a few candidates stays right for more."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal(64) + 0.3 * rng.standard_normal((3000, 64))
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    table = VectorTable(64)
+    table.add(X)
+    scan, cosines = ScanIndex(table).scan(X[0]), dots(X, X[0])
+    for count in (1, 10, 100, 1000, 2999, 3000):
+        found = scan.best(count)
+        others = np.setdiff1d(table.rows, found.rows)
+        assert len(found.rows) >= count
+        assert (cosines[others] <= found.bound).all()
+
+
 def test_empty_table_has_no_candidates() -> None:
     """Nothing is proposed where nothing is."""
-    found = FaissIndex(VectorTable(4)).search(np.ones(4, dtype=np.float32), 3)
+    found = ScanIndex(VectorTable(4)).search(np.ones(4, dtype=np.float32), 3)
     assert len(found.rows) == 0
     assert found.bound == -np.inf
 
