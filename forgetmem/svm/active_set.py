@@ -11,13 +11,13 @@ which does not depend on how the partition was found.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm.extended import TWOFOLD, UNIT, accumulate, noise, slacks
+from forgetmem.svm.exact_rounding import round_exactly
+from forgetmem.svm.extended import noise, slacks
 from forgetmem.svm.fresh import settle_by_factor
 from forgetmem.svm.margin_inverse import GROWN, MarginInverse
 from forgetmem.svm.partition import FREE, Box, Role, Statuses
@@ -25,6 +25,7 @@ from forgetmem.svm.pivoting import DONE, REBUILD, pivot, smo
 from forgetmem.svm.problem import RIDGE_FLOOR, Optimum, Problem
 from forgetmem.svm.refinement import bound_errors, refine, round_off
 from forgetmem.svm.settling import settle, slacks_of_all, worst_slack
+from forgetmem.svm.vertex import leave_vertex, release
 
 #: Steps for each row before a large system is factorised; more if that is of no use.
 _EFFORTS = (1, 60)
@@ -170,28 +171,43 @@ def descend(problem: Problem, optimum: Optimum) -> int:
     ------
     IllConditionedMarginError
         If a margin system is singular to working precision.
+
+    Notes
+    -----
+    What a row's coefficient would be decides whether a small violation counts, and
+    whether the row is on the margin: the same number, however it is come by. A row that
+    is released and whose coefficient turns out to be a tie is passed over from then on,
+    until the margin set is another one.
     """
     if _settled(problem, optimum):
         return 0
-    limit = 40 * len(problem.rows) + 200
-    for turn in range(limit):
+    tied: set[int] = set()
+    released: int | None = None
+    for turn in range(40 * len(problem.rows) + 200):
         if optimum.inverse.size == 0:
-            if _leave_vertex(problem, optimum):
+            if leave_vertex(problem, optimum):
                 return turn
             continue
         bounded = optimum.slots(Role.BOUNDED)
         solution, outside = _inside(problem, optimum, bounded)
         if outside.any():
+            if optimum.inverse.margin[outside].tolist() == [released]:
+                tied |= {int(optimum.inverse.margin[outside][0])}
+            else:
+                tied.clear()
+            released = None
             _step(problem, optimum, solution, outside)
             continue
+        if released is not None:
+            tied.clear()
         optimum.alpha[optimum.inverse.margin] = solution.x[1:, 0]
         optimum.rho = -float(solution.x[0, 0])
-        solution, worst = _worst(problem, optimum, bounded, solution)
-        if worst is None:
+        solution, released = _worst(problem, optimum, bounded, solution, tied)
+        if released is None:
             _write(problem, optimum, bounded, solution)
             return turn
-        _release(problem, optimum, worst)
-    return limit
+        release(problem, optimum, released)
+    raise IllConditionedMarginError(np.inf)
 
 
 def _settled(problem: Problem, optimum: Optimum) -> bool:
@@ -265,7 +281,7 @@ def _refined(
         if rate < 1.0:
             inverse.observe(rate)
             error = np.empty(len(x))
-            bound_errors(inverse.R, left, level, x, True, error)
+            bound_errors(inverse.R, left, rate, level, x, True, error)
             return Refined(x, error, level)
     raise IllConditionedMarginError(rate)
 
@@ -290,9 +306,14 @@ def _step(
 
 
 def _worst(
-    problem: Problem, optimum: Optimum, bounded: IntArray, solution: Refined
+    problem: Problem,
+    optimum: Optimum,
+    bounded: IntArray,
+    solution: Refined,
+    tied: set[int],
 ) -> tuple[Refined, int | None]:
-    # The row outside the margin set that violates its condition most, if any does.
+    # The row outside the margin set that violates its condition most, if any does that
+    # is not known to be tied.
     error = slacks_of_all(
         problem.K,
         problem.ridge,
@@ -314,16 +335,19 @@ def _worst(
     inner = optimum.status[others] == Role.BOUNDED
     sign = np.where(inner, 1.0, -1.0)
     unsure = sign * optimum.slack[others] >= -error
+    unsure &= ~np.isin(others, list(tied))
+    if not unsure.any():
+        return solution, None
     others, inner, sign = others[unsure], inner[unsure], sign[unsure]
     support = len(optimum.inverse.margin) + len(bounded)
-    slip = 4.0 * problem.largest * noise(support, TWOFOLD)
     while True:
         v = sign * _sharp_slacks(problem, optimum, bounded, solution, others, inner)
+        slip = 4.0 * problem.largest * noise(support, solution.level)
         error = problem.largest * float(solution.error.sum()) + slip
         if solution.level == 3 or v.max() < -error or v.max() > error:
             break
         solution = _refined(problem, optimum, bounded, 3)
-    return solution, int(others[v.argmax()]) if v.max() > problem.slack_tie else None
+    return solution, int(others[v.argmax()]) if v.max() > error else None
 
 
 def _sharp_slacks(
@@ -349,52 +373,19 @@ def _sharp_slacks(
     return h
 
 
-def _release(problem: Problem, optimum: Optimum, slot: int) -> None:
-    optimum.status[slot] = Role.MARGIN
-    if not optimum.inverse.grow(problem.K, problem.ridge, slot):
-        optimum.inverse.rebuild(problem.K, problem.ridge, optimum.slots(Role.MARGIN))
-
-
 def _write(
     problem: Problem, optimum: Optimum, bounded: IntArray, solution: Refined
 ) -> None:
-    out = np.empty(optimum.inverse.size + 1)
-    if not round_off(solution.x, solution.error, out) and solution.level == 2:
+    inverse = optimum.inverse
+    out = np.empty(inverse.size + 1)
+    sure = round_off(solution.x, solution.error, out)
+    if not sure and solution.level == 2:
         solution = _refined(problem, optimum, bounded, 3)
-        round_off(solution.x, solution.error, out)
+        sure = round_off(solution.x, solution.error, out)
+    if not sure:
+        R = inverse.R[: inverse.size + 1, : inverse.size + 1]
+        out = round_exactly(problem, inverse.margin, bounded, R, solution.x)
     optimum.alpha[problem.rows] = 0.0
     optimum.alpha[bounded] = problem.box.C
     optimum.alpha[optimum.inverse.margin] = out[1:]
     optimum.rho = -float(out[0])
-
-
-def _leave_vertex(problem: Problem, optimum: Optimum) -> bool:
-    # No margin samples: the coefficients are all at their bounds. Write rho and return
-    # True if that is the optimum, else put rows into the margin set.
-    box = problem.box
-    bounded, reserve = optimum.slots(Role.BOUNDED), optimum.slots(Role.RESERVE)
-    sums = np.zeros((3, len(problem.K)))
-    x = np.tile(box.parts, (len(bounded), 1))
-    accumulate(problem.K, bounded, x, 3, sums)
-    rest = box.rest(len(bounded))
-    if rest > 0:
-        _release(problem, optimum, int(reserve[sums[0, reserve].argmin()]))
-        return False
-    if rest < 0:
-        _release(problem, optimum, int(bounded[sums[0, bounded].argmax()]))
-        return False
-    own = Fraction(problem.ridge) * box.exact
-    inner = [sum(map(Fraction, sums[:, slot].tolist()), own) for slot in bounded]
-    rho = max(inner)
-    outer = [sum(map(Fraction, sums[:, slot].tolist()), -rho) for slot in reserve]
-    if outer and min(outer) < -problem.slack_tie:
-        _release(problem, optimum, int(bounded[inner.index(rho)]))
-        _release(problem, optimum, int(reserve[outer.index(min(outer))]))
-        return False
-    optimum.alpha[problem.rows] = 0.0
-    optimum.alpha[bounded] = box.C
-    optimum.slack[bounded] = [float(g - rho) for g in inner]
-    optimum.slack[reserve] = [float(g) for g in outer]
-    optimum.blur = 4.0 * UNIT * problem.largest
-    optimum.rho = float(rho)
-    return True

@@ -122,7 +122,7 @@ def exchange(
 
     `h` and `alpha` hold the solution of the present partition, and will that of the
     last. Returns whether all rows are in their sets, the size of the margin set, rho
-    and a bound on the rounding errors that `h` took up.
+    and a bound on the errors that `h` took up.
     """
     slop = 64.0 * UNIT * (largest + abs(rho))
     fewest = n_slots + 1
@@ -172,10 +172,10 @@ def exchange(
         for i in touched[:count]:
             alpha[i] += change[i]
             h[i] += ridge * change[i]
-            if status[i] == MARGIN:
-                h[i] = 0.0
-            else:
-                alpha[i] = C if status[i] == BOUNDED else 0.0
+            if status[i] != MARGIN:
+                bound = C if status[i] == BOUNDED else 0.0
+                blur += 2.0 * largest * abs(alpha[i] - bound)
+                alpha[i] = bound
         rho -= shift
         blur += 2.0 * UNIT * ((count + 8) * weight + 4.0 * largest)
     return False, size, rho, blur

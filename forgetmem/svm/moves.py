@@ -48,10 +48,11 @@ def raise_row(problem: Problem, optimum: Optimum, slot: int) -> Walk:
     """
     end = problem.end
     h = float(problem.K[slot, :end] @ optimum.alpha[:end]) - optimum.rho
+    error = 4.0 * (end + 8) * UNIT * (problem.largest + abs(optimum.rho))
     optimum.slack[slot] = h
+    optimum.blur = max(optimum.blur, error)
     if h >= 0.0:
         optimum.status[slot] = Role.RESERVE
-        error = 4.0 * (end + 8) * UNIT * (problem.largest + abs(optimum.rho))
         return Walk.STAYED if h > error else Walk.REACHED
     return _walk(problem, optimum, np.array([slot]), learning=True)
 

@@ -93,9 +93,7 @@ class OneClassSVM:
     The problem is that of the kernel matrix in float64. Where `ridge` is lost in the
     rounding of that matrix (below 1e-9 of its largest entry) and a margin system is
     singular, a larger one is used; `certificate` then says how far that is from the
-    problem. What is closer to a bound than about 1e-17 counts as on it; for rows in
-    special position, such as an integer grid under the linear kernel, which of them do
-    can depend on history, and coefficients then differ by about as much.
+    problem. A coefficient within ``2**-80 * min(C, 1)`` of a bound counts as on it.
 
     Unlike scikit-learn's, `dual_coef_` has an entry for every sample and sums to 1.
 

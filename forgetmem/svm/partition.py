@@ -21,10 +21,7 @@ from forgetmem.arrays import FloatArray
 Statuses: TypeAlias = NDArray[np.int8]
 
 #: Below this, relative to ``min(C, 1)``, a coefficient of the refined solution is at
-#: its bound; eight times this, times the largest diagonal entry of Q, is a tie of g and
-#: rho. The two belong together: a row whose coefficient is put to its bound changes its
-#: slack by its pivot times that, at most four largest entries, so no row can leave and
-#: enter for ever.
+#: its bound. A violation counts if the coefficient it leads to is not.
 TIE = 2.0**-80
 
 

@@ -88,8 +88,10 @@ def _change_sets(
     K: FloatArray,
     ridge: float,
     C: float,
+    largest: float,
     status: Statuses,
     alpha: FloatArray,
+    h: FloatArray,
     dh: FloatArray,
     R: FloatArray,
     B: FloatArray,
@@ -97,8 +99,10 @@ def _change_sets(
     size: int,
     event: int,
     answer: FloatArray,
-) -> tuple[bool, int]:
-    # A row meets its breakpoint: it changes sets, and the answer changes with it.
+) -> tuple[bool, int, float]:
+    # A row meets its breakpoint: it changes sets, and the answer changes with it. Also
+    # returns by how much `h` is further off when a row leaves the margin: its slack is
+    # taken for 0, and its coefficient for the bound.
     if status[event] == MARGIN:
         place = 0
         while slots[place] != event:
@@ -110,19 +114,22 @@ def _change_sets(
                 answer[p] -= factor * R[place + 1, p]
             answer[place + 1] = answer[size]
         if not shrink(R, B, slots, size, place):
-            return False, size
-        alpha[event] = C if up else 0.0
+            return False, size, 0.0
+        bound = C if up else 0.0
+        lost = abs(h[event]) + 2.0 * largest * abs(alpha[event] - bound)
+        h[event] = 0.0
+        alpha[event] = bound
         status[event] = BOUNDED if up else RESERVE
-        return True, size - 1
+        return True, size - 1, lost
     pivot = grow(R, B, K, ridge, slots, size, event)
     if not pivot > 0.25 * ridge:
-        return False, size
+        return False, size, 0.0
     # The new column of R is that of the sensitivities over the pivot.
     for p in range(size + 1):
         answer[p] -= dh[event] * R[size + 1, p]
     answer[size + 1] = -dh[event] / pivot
     status[event] = MARGIN
-    return True, size + 1
+    return True, size + 1, 0.0
 
 
 @compiled
@@ -212,11 +219,12 @@ def walk(
     """Raise the one driven coefficient, or lower all driven ones to 0.
 
     Rows to learn have no status (`FREE`); rows to forget lose theirs here. `h` holds
-    ``Q alpha - rho`` and is kept up to date, as are `R` and `B` with their `slots`,
-    `alpha` and `status`. Once at most `near` breakpoints are left, the walk jumps to
-    its end and exchanges their rows. Returns whether the end was reached, the size of
-    the margin set, rho, a bound on the rounding errors that `h` took up and the number
-    of breakpoints; without the end, `alpha` and `status` are where the walk stands.
+    ``Q alpha - rho``, on the margin too, and is kept up to date, as are `R` and `B`
+    with their `slots`, `alpha` and `status`. Once at most `near` breakpoints are left,
+    the walk jumps to its end and exchanges their rows. Returns whether the end was
+    reached, the size of the margin set, rho, a bound on the errors that `h` took up and
+    the number of breakpoints; without the end, `alpha` and `status` are where the walk
+    stands.
     """
     direction = np.ones(len(driven)) if learning else -alpha[driven]
     total = direction.sum()
@@ -262,6 +270,8 @@ def walk(
         for i in range(n_slots):
             dh[i] = push[i] + answer[0]
         scores(K, slots[:size], answer[1 : size + 1], n_slots, dh)
+        for p in range(size):
+            dh[slots[p]] += ridge * answer[p + 1]
         end = left
         joins = False
         if learning:
@@ -282,7 +292,6 @@ def walk(
             h[i] += t * dh[i]
         for p in range(size):
             alpha[slots[p]] += t * answer[p + 1]
-            h[slots[p]] = 0.0
         for d in range(len(driven)):
             alpha[driven[d]] += t * direction[d]
         rho -= t * answer[0]
@@ -291,17 +300,29 @@ def walk(
         blur += 2.0 * UNIT * ((size + len(driven) + 8) * weight + 4.0 * largest)
         if event >= 0:
             idle = idle + 1 if t == 0.0 else 0
-            done, size = _change_sets(
-                K, ridge, C, status, alpha, dh, R, B, slots, size, event, answer
+            done, size, lost = _change_sets(
+                K,
+                ridge,
+                C,
+                largest,
+                status,
+                alpha,
+                h,
+                dh,
+                R,
+                B,
+                slots,
+                size,
+                event,
+                answer,
             )
-            h[event] = 0.0
+            blur += lost
             turn += 1
             continue
         if not learning:
             alpha[driven] = 0.0
         elif joins:
             done = _join(K, ridge, R, B, slots, size, new, answer, dh[new], turn == 0)
-            h[new] = 0.0
             status[new] = MARGIN
             size += 1
         else:

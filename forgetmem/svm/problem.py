@@ -41,11 +41,6 @@ class Problem:
     largest: float
 
     @property
-    def slack_tie(self) -> float:
-        """Distance of g from rho that counts as none."""
-        return 8.0 * self.box.tie * self.largest
-
-    @property
     def doubtful(self) -> bool:
         """Whether the ridge may be lost in the rounding of K."""
         return not self.ridge > RIDGE_FLOOR * self.largest

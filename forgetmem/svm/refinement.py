@@ -31,6 +31,9 @@ from forgetmem.svm.extended import (
     two_sum,
 )
 
+#: The least share of the largest bound of a row's error that each row is given.
+_SHARED = 2.0**-20
+
 
 @compiled
 def residual(
@@ -121,11 +124,19 @@ def subtract(
 
 @compiled
 def bound_errors(
-    R: FloatArray, left: float, level: int, x: FloatArray, sharp: bool, out: FloatArray
+    R: FloatArray,
+    left: float,
+    rate: float,
+    level: int,
+    x: FloatArray,
+    sharp: bool,
+    out: FloatArray,
 ) -> None:
     """Bound the error of each row of `x` by ``2 |R| left``, and by its last digit.
 
-    Unless `sharp`, by ``|R_ij|**2 <= R_ii R_jj`` on the margin, where R is positive.
+    Unless `sharp`, by ``|R_ij|**2 <= R_ii R_jj`` on the margin, where R is positive. R
+    is off by its contraction `rate`, so a small row of it may hold nothing but errors:
+    a share of the largest bound is added to each.
     """
     n = len(out)
     total = 0.0
@@ -142,7 +153,9 @@ def bound_errors(
             line = R[j]
             for i in range(n):
                 out[i] += abs(line[i])
+    shared = max(16.0 * rate, _SHARED) * out.max()
     for i in range(n):
+        out[i] += shared
         digit = 2.0**-104 if level == 2 else 2.0**-157
         out[i] = 2.0 * left * out[i] + digit * abs(x[i, 0])
 

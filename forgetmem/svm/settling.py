@@ -122,7 +122,7 @@ def settle(
     error = np.empty(size + 1)
     out = np.empty(size + 1)
     for sharp in (False, True):
-        bound_errors(R, left, TWOFOLD, x, sharp, error)
+        bound_errors(R, left, rate, TWOFOLD, x, sharp, error)
         sure = round_off(x, error, out)
         for p in range(size):
             low = x[p + 1, 0]
@@ -148,4 +148,5 @@ def settle(
     alpha[bounded] = C
     for p in range(size):
         alpha[margin[p]] = out[p + 1]
-    return True, -out[0], blur, rate
+        h[margin[p]] = 0.0
+    return True, -out[0], blur + 4.0 * UNIT * largest, rate

@@ -129,8 +129,8 @@ def test_refinement_ends_within_its_error_bound(level: int) -> None:
     *whole, determinant = _eliminate([rows[1], rows[2], rows[3], rows[0]])
     exact = [Fraction(x, determinant) for x in whole]
     error, crude = np.empty(4), np.empty(4)
-    bound_errors(R, left, level, x, True, error)
-    bound_errors(R, left, level, x, False, crude)
+    bound_errors(R, left, 0.0, level, x, True, error)
+    bound_errors(R, left, 0.0, level, x, False, crude)
     for row, truth, bound in zip(x, exact, error, strict=True):
         assert abs(total(row) - truth) <= Fraction(bound)
     assert (error <= crude * (1 + 1e-12)).all()

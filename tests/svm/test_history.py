@@ -12,6 +12,8 @@ from svm.test_exactness import CASES, same
 from forgetmem.arrays import FloatArray
 from forgetmem.svm import OneClassSVM, fit_many, solution_certificate
 from forgetmem.svm.maintained import Maintained
+from forgetmem.svm.partition import Box
+from forgetmem.svm.reference import solve_exactly
 
 
 @pytest.mark.parametrize(("X", "gamma"), CASES)
@@ -121,6 +123,30 @@ def test_the_linear_kernel_has_no_history_either(C: float) -> None:
     fresh = OneClassSVM(C=C, kernel="linear").fit(X[order])
     assert same(svm, fresh, np.arange(22)[::-1])
     assert np.array_equal(svm.score_samples(X), fresh.score_samples(X))
+
+
+@pytest.mark.parametrize("C", [1.0, 0.5, 1 / 3, 0.3])
+def test_rows_in_special_position_have_no_history(C: float) -> None:
+    """Integer rows under the linear kernel: coefficients down to ridge**3, and ties.
+
+    Every number is that of the rational optimum, rounded once, however it is reached.
+    """
+    rng = np.random.default_rng(17)
+    for _ in range(60):
+        rows, columns = int(rng.integers(4, 9)), int(rng.integers(1, 4))
+        X = rng.integers(-1, 2, size=(rows, columns)).astype(np.float64)
+        X[rng.integers(rows)] = 0.0
+        truth = solve_exactly(X @ X.T, 1e-8, Box(C).exact)
+        alpha = np.array([float(a) if a > 2**-80 * C else 0.0 for a in truth.alpha])
+        for turn in range(3):
+            order = rng.permutation(rows)
+            svm = OneClassSVM(C=C, kernel="linear").fit(X[order[: 1 + turn]])
+            for row in order[1 + turn :]:
+                svm.learn(X[[row]])
+            svm.learn(rng.integers(-1, 2, size=(2, columns)))
+            svm.unlearn(rows).unlearn(rows)
+            assert np.array_equal(svm.dual_coef_, alpha[order])
+            assert svm.rho_ == float(truth.rho)
 
 
 @pytest.mark.parametrize("scale", [2.0**-200, 1e-30, 1.0, 1e20, 2.0**200])
