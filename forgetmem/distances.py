@@ -2,9 +2,9 @@
 
 A BLAS result depends on where a row stands, on the shape of the batch and on the
 number of threads. Whatever decides, is compared or is shown goes through the
-routines here instead: sixteen accumulators in a fixed order, in float64, without
-reassociation or fused operations. So the same pair gives the same bits wherever it
-stands, in either order of its members, and on every machine.
+routines here instead: accumulators in a fixed order, in float64, fused where it says
+so and nowhere else. So the same pair gives the same bits wherever it stands, in either
+order of its members, and on every machine.
 
 A comparison with a threshold that rounding could turn is settled by an exactly
 rounded sum (`dot_at_least`).
@@ -18,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from forgetmem.fused import fma
 from forgetmem.jit import compiled
 
 Vectors: TypeAlias = Float32Array | FloatArray
@@ -76,18 +77,18 @@ def squares_into(X: Vectors, q: Vectors, out: FloatArray) -> None:
             e5 = np.float64(X[i, j + 5]) - np.float64(q[j + 5])
             e6 = np.float64(X[i, j + 6]) - np.float64(q[j + 6])
             e7 = np.float64(X[i, j + 7]) - np.float64(q[j + 7])
-            a0 += e0 * e0
-            a1 += e1 * e1
-            a2 += e2 * e2
-            a3 += e3 * e3
-            a4 += e4 * e4
-            a5 += e5 * e5
-            a6 += e6 * e6
-            a7 += e7 * e7
+            a0 = fma(e0, e0, a0)
+            a1 = fma(e1, e1, a1)
+            a2 = fma(e2, e2, a2)
+            a3 = fma(e3, e3, a3)
+            a4 = fma(e4, e4, a4)
+            a5 = fma(e5, e5, a5)
+            a6 = fma(e6, e6, a6)
+            a7 = fma(e7, e7, a7)
         tail = 0.0
         for j in range(whole, d):
             rest = np.float64(X[i, j]) - np.float64(q[j])
-            tail += rest * rest
+            tail = fma(rest, rest, tail)
         out[i] = (((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7))) + tail
 
 

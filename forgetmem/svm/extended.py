@@ -13,32 +13,18 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from forgetmem.arrays import FloatArray, IntArray
+from forgetmem.fused import fma
 from forgetmem.jit import compiled
 
 #: Unit roundoff of float64.
 UNIT = 2.0**-53
 #: The precision to work in, for compiled code: the number of float64 in a sum.
 TWOFOLD = cast(int, np.int64(2))
-
-
-def _fma(typing: Any, a: Any, b: Any, c: Any) -> Any:  # pragma: no cover
-    # Runs while numba compiles, not when it loads what is cached.
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return types.float64(types.float64, types.float64, types.float64), generate
-
-
-#: ``a * b + c``, rounded once; for compiled code only.
-fma = cast(Callable[[float, float, float], float], intrinsic(_fma))
 
 
 @compiled

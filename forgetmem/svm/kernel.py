@@ -1,8 +1,8 @@
 """RBF and linear kernels, evaluated so that a pair gives the same bits anywhere.
 
-`distances` defines the sums; `numpy.exp` is applied to C-contiguous arrays, where its
-result does not depend on the position of an entry. So K is a function of the pair of
-rows alone: it is symmetric bit for bit, and does not know the order of the rows.
+`distances` and `exponential` define the numbers. So K is a function of the pair of rows
+alone, on every machine: it is symmetric bit for bit, and does not know the order of the
+rows.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import numpy as np
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.distances import dots, dots_into, squared_distances
 from forgetmem.errors import InvalidInputError
+from forgetmem.exponential import exp_into
+from forgetmem.fused import fma
 from forgetmem.jit import compiled
 
-#: From so many rows on, exp is applied to the upper triangle only, in slabs of rows.
-_LARGE = 256
+#: So many columns of the kernel matrix are filled side by side.
+_WIDTH = 128
 
 
 #: An exponent of the largest entry of Q up to this, either way, is left as it is.
@@ -124,7 +126,7 @@ def rbf(gamma: float, squared: FloatArray) -> FloatArray:
     Parameters
     ----------
     gamma : float
-    squared : ndarray of float64, with contiguous rows
+    squared : ndarray of float64, C-contiguous
         Squared distances, infinite where they overflow.
 
     Returns
@@ -132,80 +134,97 @@ def rbf(gamma: float, squared: FloatArray) -> FloatArray:
     ndarray of float64
         `squared` itself, between 0 and 1.
     """
-    with np.errstate(over="ignore", under="ignore"):
-        np.multiply(squared, -gamma, out=squared)
-        return np.exp(squared, out=squared)
+    _rbf(gamma, squared.reshape(-1))
+    return squared
+
+
+@compiled
+def _rbf(gamma: float, squared: FloatArray) -> None:
+    for i in range(len(squared)):
+        squared[i] *= -gamma
+    exp_into(squared, squared)
 
 
 @compiled
 def _all_squares(X: FloatArray, out: FloatArray) -> None:
     # Squared distances of all pairs, in the upper triangle. `squares_into` fixes the
-    # order of the additions for a pair; here 64 pairs go through it side by side.
+    # order of the additions for a pair; here two rows meet up to 128 others side by
+    # side.
     n, d = X.shape
     columns = np.ascontiguousarray(X.T)
     whole = d - d % 8
     long = d - d % 32
-    sums = np.empty((9, 64))
-    tail = sums[8]
-    for first in range(0, n, 64):
-        end = min(first + 64, n)
+    sums = np.empty((2, 9, _WIDTH))
+    for first in range(0, n, _WIDTH):
+        end = min(first + _WIDTH, n)
         width = end - first
-        for i in range(end):
+        for i in range(0, end, 2):
             sums[:] = 0.0
+            X0 = X[i]
+            X1 = X[min(i + 1, n - 1)]
             for k in range(0, long, 32):
                 for m in range(k, k + 8):
-                    w, x, y, z = X[i, m], X[i, m + 8], X[i, m + 16], X[i, m + 24]
+                    s0 = sums[0, m - k]
+                    s1 = sums[1, m - k]
+                    w0, x0, y0, z0 = X0[m], X0[m + 8], X0[m + 16], X0[m + 24]
+                    w1, x1, y1, z1 = X1[m], X1[m + 8], X1[m + 16], X1[m + 24]
                     p = columns[m, first:end]
                     q = columns[m + 8, first:end]
                     r = columns[m + 16, first:end]
                     s = columns[m + 24, first:end]
-                    line = sums[m - k]
                     for j in range(width):
-                        t = line[j]
-                        e = p[j] - w
-                        t += e * e
-                        e = q[j] - x
-                        t += e * e
-                        e = r[j] - y
-                        t += e * e
-                        e = s[j] - z
-                        line[j] = t + e * e
-            for k in range(long, whole, 8):
-                for m in range(k, k + 8):
-                    x = X[i, m]
-                    p = columns[m, first:end]
-                    line = sums[m - k]
-                    for j in range(width):
-                        e = p[j] - x
-                        line[j] += e * e
-            for m in range(whole, d):
-                x = X[i, m]
+                        a, b, c, e = p[j] - w0, q[j] - x0, r[j] - y0, s[j] - z0
+                        total = fma(b, b, fma(a, a, s0[j]))
+                        s0[j] = fma(e, e, fma(c, c, total))
+                        a, b, c, e = p[j] - w1, q[j] - x1, r[j] - y1, s[j] - z1
+                        total = fma(b, b, fma(a, a, s1[j]))
+                        s1[j] = fma(e, e, fma(c, c, total))
+            for m in range(long, d):
+                place = (m - long) % 8 if m < whole else 8
+                s0 = sums[0, place]
+                s1 = sums[1, place]
+                w0, w1 = X0[m], X1[m]
                 p = columns[m, first:end]
                 for j in range(width):
-                    e = p[j] - x
-                    tail[j] += e * e
-            target = out[i, first:end]
-            for j in range(width):
-                left = (sums[0, j] + sums[4, j]) + (sums[2, j] + sums[6, j])
-                right = (sums[1, j] + sums[5, j]) + (sums[3, j] + sums[7, j])
-                target[j] = (left + right) + tail[j]
+                    a = p[j] - w0
+                    s0[j] = fma(a, a, s0[j])
+                    a = p[j] - w1
+                    s1[j] = fma(a, a, s1[j])
+            for row in range(min(2, n - i)):
+                t = sums[row]
+                target = out[i + row, first:end]
+                for j in range(width):
+                    left = (t[0, j] + t[4, j]) + (t[2, j] + t[6, j])
+                    right = (t[1, j] + t[5, j]) + (t[3, j] + t[7, j])
+                    target[j] = (left + right) + t[8, j]
 
 
 @compiled
 def _mirror(matrix: FloatArray) -> None:
-    # Copy the upper triangle to the lower one, in tiles that fit the cache.
+    # Copy the upper triangle to the lower one, by way of tiles that stay in the cache.
     n = len(matrix)
+    tile = np.empty((32, 32))
     for top in range(0, n, 32):
+        rows = min(32, n - top)
         for left in range(0, top + 1, 32):
-            for i in range(top, min(top + 32, n)):
-                for j in range(left, min(left + 32, i)):
-                    matrix[i, j] = matrix[j, i]
+            columns = min(32, n - left)
+            for j in range(columns):
+                line = matrix[left + j, top : top + rows]
+                for i in range(rows):
+                    tile[i, j] = line[i]
+            for i in range(rows):
+                width = min(columns, top + i - left)
+                target = matrix[top + i, left : left + width]
+                for j in range(width):
+                    target[j] = tile[i, j]
 
 
 @compiled
-def _pairs(X: FloatArray, starts: IntArray, linear: bool, out: FloatArray) -> None:
-    # Inner products or squared distances of all pairs within each run of rows, as
-    # matrices one after the other.
+def _pairs(
+    X: FloatArray, starts: IntArray, linear: bool, gamma: float, out: FloatArray
+) -> None:
+    # Kernel values of all pairs within each run of rows, as matrices one after the
+    # other.
     place = 0
     for run in range(len(starts) - 1):
         rows = X[starts[run] : starts[run + 1]]
@@ -217,7 +236,12 @@ def _pairs(X: FloatArray, starts: IntArray, linear: bool, out: FloatArray) -> No
                 dots_into(rows[i:], rows[i], matrix[i, i:])
         else:
             _all_squares(rows, matrix)
+        if not linear and n > _WIDTH:
+            for i in range(n):
+                _rbf(gamma, matrix[i, i:])
         _mirror(matrix)
+        if not linear and n <= _WIDTH:
+            _rbf(gamma, matrix.reshape(n * n))
 
 
 def grams(kernel: Kernel, gamma: float, X: FloatArray, starts: IntArray) -> FloatArray:
@@ -239,8 +263,8 @@ def grams(kernel: Kernel, gamma: float, X: FloatArray, starts: IntArray) -> Floa
     """
     sizes = np.diff(starts)
     out = np.empty(int((sizes * sizes).sum()))
-    _pairs(X, starts, kernel is Kernel.LINEAR, out)
-    return out if kernel is Kernel.LINEAR else rbf(gamma, out)
+    _pairs(X, starts, kernel is Kernel.LINEAR, gamma, out)
+    return out
 
 
 def gram(kernel: Kernel, gamma: float, X: FloatArray) -> FloatArray:
@@ -259,11 +283,4 @@ def gram(kernel: Kernel, gamma: float, X: FloatArray) -> FloatArray:
         Symmetric bit for bit.
     """
     n = len(X)
-    if kernel is Kernel.LINEAR or n < _LARGE:
-        return grams(kernel, gamma, X, np.array([0, n])).reshape(n, n)
-    K = np.empty((n, n))
-    _all_squares(X, K)
-    for row in range(0, n, 32):
-        rbf(gamma, K[row : row + 32, row:])
-    _mirror(K)
-    return K
+    return grams(kernel, gamma, X, np.array([0, n])).reshape(n, n)

@@ -18,13 +18,13 @@ import math
 import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
+from forgetmem.fused import fma
 from forgetmem.jit import compiled
 from forgetmem.svm.extended import (
     UNIT,
     accumulate,
     add,
     copy_block,
-    fma,
     multiply,
     noise,
     normal,
