@@ -37,7 +37,7 @@ def test_the_bits_are_the_same_on_every_machine() -> None:
 
 
 def test_an_entry_does_not_know_its_place() -> None:
-    """Slices, shapes and strides change nothing, and the function may write in place."""
+    """Slices and shapes change nothing, and the function may write in place."""
     x = -np.random.default_rng(1).random((7, 130)) * 50
     whole = exp(x)
     assert whole.shape == x.shape

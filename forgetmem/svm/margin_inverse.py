@@ -17,8 +17,9 @@ import numpy as np
 
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
+from forgetmem.fused import fma
 from forgetmem.jit import compiled
-from forgetmem.svm.extended import TWOFOLD, accumulate, add, copy_block, fma, multiply
+from forgetmem.svm.extended import TWOFOLD, accumulate, add, copy_block, multiply
 from forgetmem.svm.margin_factor import MarginFactor
 
 #: Up to this size an inverse is built in compiled code: the threads of BLAS take longer
