@@ -8,6 +8,7 @@ from grouped import Groups, clustered, key_of
 
 from forgetmem.groups import Role
 from forgetmem.groups.components import Components
+from forgetmem.groups.join import prefix_of
 from forgetmem.index import VectorTable
 
 
@@ -66,6 +67,33 @@ def test_components_match_brute_force(threshold: float, chunks: int) -> None:
             components.add(table.add(part))
     found = {frozenset(components.members(row).tolist()) for row in range(len(X))}
     assert found == truth(X, threshold)
+
+
+@pytest.mark.parametrize("d", [64, 200])
+def test_join_in_blocks_misses_no_link(d: int) -> None:
+    """More rows than a block holds, of more coordinates than the prefix has."""
+    assert prefix_of(d, 0.9) < d
+    rng = np.random.default_rng(4)
+    X = np.repeat(rng.standard_normal((700, d)), 2, axis=0)
+    X[:500] += np.outer(np.arange(500) * 0.02, rng.standard_normal(d))
+    X += 0.45 * rng.standard_normal(X.shape)  # twins at about the threshold
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    X = X[rng.permutation(len(X))]
+    table = VectorTable(d)
+    components = Components(table, 0.9)
+    for part in (X[:1200], X[1200:]):
+        components.add(table.add(part))
+    found = {frozenset(components.members(row).tolist()) for row in range(len(X))}
+    assert found == truth(X, 0.9)
+    assert len(found) < len(X) - 50
+
+
+def test_prefix_depends_on_dimension_and_threshold_alone() -> None:
+    """About a fifth of 384 coordinates at 0.9; all of them where little is unlinked."""
+    assert prefix_of(384, 0.9) == 81
+    assert prefix_of(1536, 0.9) < 240
+    assert prefix_of(8, 0.9) == prefix_of(8, -0.5) == 8
+    assert prefix_of(384, 1.0) < prefix_of(384, 0.95) < prefix_of(384, 0.9)
 
 
 def test_long_chain_splits_where_it_is_cut() -> None:
