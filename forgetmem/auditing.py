@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from forgetmem.arrays import IntArray
 from forgetmem.collection import Collection, fetch
 from forgetmem.errors import CorruptStoreError, MissingDependencyError
 from forgetmem.groups import PruneHorizon, Role
-from forgetmem.proof import Commitment, Elsewhere, ForgetProof, commit
+from forgetmem.proof import Commitment, Elsewhere, ForgetProof, commit, commit_all
 from forgetmem.state import NamespaceState, NewRecord
 from forgetmem.store import ReadTransaction, needles_of
 from forgetmem.svm import fit_many
@@ -28,6 +29,9 @@ from forgetmem.verdicts import (
 
 #: Above the residual that correctly rounded weights can have: 4 ulp a coefficient.
 KKT_TOLERANCE = 1e-12
+
+#: So many vectors are committed to at a time.
+_AT_ONCE = 256
 
 
 def group_certificates(
@@ -444,15 +448,27 @@ def _absent_elsewhere(
 def _count_commitments(
     tx: ReadTransaction, key: bytes, commitments: tuple[Commitment, ...]
 ) -> Counter[tuple[str, str]]:
-    wanted = {(one.kind, one.value) for one in commitments}
+    """Count the records that have what is committed to, by kind and value."""
+    wanted: dict[str, set[str]] = {"id": set(), "text": set(), "vector": set()}
+    for one in commitments:
+        wanted.setdefault(one.kind, set()).add(one.value)
     found: Counter[tuple[str, str]] = Counter()
+
+    def count(kind: str, contents: Iterable[bytes]) -> None:
+        values = commit_all(key, kind, contents)
+        if not wanted[kind].isdisjoint(values):
+            found.update((kind, value) for value in values if value in wanted[kind])
+
     for namespace in tx.namespaces():
-        vectors = {
-            atom: ("vector", commit(key, "vector", vector))
-            for atom, vector in tx.vectors(namespace)
-        }
-        for id, _, _, atom, *_ in tx.records(namespace):
-            found.update((("id", commit(key, "id", id.encode())), vectors[atom]))
-        for _, text in tx.texts(namespace):
-            found["text", commit(key, "text", text.encode())] += 1
-    return Counter({name: count for name, count in found.items() if name in wanted})
+        vectors: dict[bytes, tuple[str, str]] = {}
+        stream = tx.vectors(namespace)
+        while some := list(itertools.islice(stream, _AT_ONCE)):
+            values = commit_all(key, "vector", (vector for _, vector in some))
+            for (atom, _), value in zip(some, values, strict=True):
+                if value in wanted["vector"]:
+                    vectors[atom] = "vector", value
+        for rows, _ in tx.many_records(namespace, whole=True):
+            count("id", (row[0].encode() for row in rows))
+            count("text", (row[6].encode() for row in rows))
+            found.update(vectors[row[3]] for row in rows if row[3] in vectors)
+    return found

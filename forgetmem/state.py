@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,13 +41,11 @@ from forgetmem.store import (
     WriteTransaction,
     atom_key,
     leaf,
+    many_leaves,
     record_content,
     text_digest,
 )
 from forgetmem.written import Written
-
-#: So many records are looked up at a time while a namespace is read.
-_CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +159,35 @@ class NamespaceState:
         self._ids_at = [None] * len(rows)
         del keys  # before anything that stays is allocated behind it
         self._restore(tx, namespace, rows)
-        records, intern = tx.records(namespace), sys.intern
-        entries, at = self.entries, self._ids_at
-        while some := list(itertools.islice(records, _CHUNK)):
-            places = self.keys.rows_of([record[3] for record in some])
+        for some, contents in tx.many_records(namespace):
+            ids, sources, metadatas, atoms, texts, _ = zip(*some, strict=True)
+            places = self.keys.rows_of(atoms)
             if (places < 0).any():
                 raise KeyError
-            ids, sources, metadatas, _, texts, contents = zip(*some, strict=True)
-            entered = zip(ids, sources, metadatas, places.tolist(), strict=True)
-            for id, source_id, metadata, row in entered:
-                if at[row] is None:  # as `_stand` does, without the call
-                    source = None if source_id is None else intern(source_id)
-                    entries[id], at[row] = Entry(source, intern(metadata), row), id
-                else:
-                    self._stand(id, source_id, metadata, row)
+            self._enter(ids, sources, metadatas, places.tolist())
             roles = self.weights.role[places].tolist()
-            self.tree.fill(ids, map(leaf, contents, roles))
+            self.tree.fill(ids, many_leaves(contents, roles))
             self.texts.add(texts)
         self.load_horizons(tx, namespace)
         _give_back()
+
+    def _enter(
+        self,
+        ids: Sequence[str],
+        sources: Sequence[str | None],
+        metadatas: Sequence[str],
+        rows: Sequence[int],
+    ) -> None:
+        """Note which row each of many records has, as `_stand` does for one."""
+        named = [one if one is None else sys.intern(one) for one in sources]
+        entries = map(Entry, named, map(sys.intern, metadatas), rows)
+        self.entries.update(zip(ids, entries, strict=True))
+        at = self._ids_at
+        for id, row in zip(ids, rows, strict=True):
+            if at[row] is None:
+                at[row] = id
+            else:
+                self._name(id, row)
 
     def _restore(self, tx: ReadTransaction, namespace: str, rows: IntArray) -> None:
         keys, states = tx.states(namespace)
@@ -449,6 +456,9 @@ class NamespaceState:
         self.entries[id] = Entry(source, sys.intern(metadata), row)
         if self._column is not None:
             self._column.put(row, metadata)
+        self._name(id, row)
+
+    def _name(self, id: str, row: int) -> None:
         at = self._ids_at[row]
         if at is None:
             self._ids_at[row] = id

@@ -7,21 +7,16 @@ import numpy as np
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.groups import Roles, Words
 
-_FIELDS = np.dtype(
-    [
-        ("component", np.uint64, (2,)),
-        ("part", np.uint64, (2,)),
-        ("weight", np.float64),
-        ("role", np.int8),
-    ]
-)
+#: Numbers of eight bytes a row: two labels and the bits of the weight.
+_WORDS = 5
 
 
 class Written:
     """Labels, weight and role of each row as they stand in the file; 41 bytes a row."""
 
     def __init__(self) -> None:
-        self._rows = np.zeros(0, dtype=_FIELDS)
+        self._words: Words = np.zeros((0, _WORDS), dtype=np.uint64)
+        self._roles: Roles = np.zeros(0, dtype=np.int8)
 
     def note(
         self,
@@ -43,14 +38,13 @@ class Written:
         Returns
         -------
         ndarray of bool
-            For which rows anything differs from before.
+            For which rows anything differs from before, to the last bit.
         """
-        now = np.zeros(len(rows), dtype=_FIELDS)
-        now["component"], now["part"] = labels
-        now["weight"], now["role"] = weights, roles
+        now = np.column_stack([*labels, weights.view(np.uint64)])
         self._reserve(int(rows.max()) + 1 if len(rows) else 0)
-        differs: BoolArray = self._rows[rows] != now
-        self._rows[rows] = now
+        differs: BoolArray = (self._words[rows] != now).any(axis=1)
+        differs |= self._roles[rows] != roles
+        self._words[rows], self._roles[rows] = now, roles
         return differs
 
     def clear(self, rows: IntArray) -> None:
@@ -60,12 +54,15 @@ class Written:
         ----------
         rows : ndarray of int64
         """
-        known = rows[rows < len(self._rows)]
-        self._rows[known] = np.zeros((), dtype=_FIELDS)
+        known = rows[rows < len(self._words)]
+        self._words[known] = 0
+        self._roles[known] = 0
 
     def _reserve(self, size: int) -> None:
-        if size > len(self._rows):
-            grown = np.zeros(max(size, len(self._rows) * 3 // 2), dtype=_FIELDS)
-            grown[: len(self._rows)] = self._rows
-            self._rows[:] = np.zeros((), dtype=_FIELDS)
-            self._rows = grown
+        held = len(self._words)
+        if size > held:
+            words = np.zeros((max(size, held * 3 // 2), _WORDS), dtype=np.uint64)
+            roles = np.zeros(len(words), dtype=np.int8)
+            words[:held], roles[:held] = self._words, self._roles
+            self._words[:] = 0
+            self._words, self._roles = words, roles

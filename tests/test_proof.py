@@ -26,6 +26,8 @@ from forgetmem import (
     ProofError,
     Verdict,
 )
+from forgetmem.proof import commit, commit_all
+from forgetmem.store import ReadTransaction
 from forgetmem.verdicts import GroupCertificate
 
 TEXTS = {
@@ -333,6 +335,15 @@ def test_forgotten_content_that_is_added_again_is_found(
     other.close()
 
 
+def test_many_commitments_are_those_made_one_by_one() -> None:
+    """The HMAC that is written out is the standard library's."""
+    contents = [b"", b"one", b"\x00" * 200, bytes(range(256)) * 40]
+    for key in (bytes(32), bytes(range(32)), b"\xff" * 32):
+        for tag in ("id", "text", "vector"):
+            singly = [commit(key, tag, content) for content in contents]
+            assert commit_all(key, tag, contents) == singly
+
+
 def test_what_survivors_share_is_no_failure(memory: ForgettableMemory) -> None:
     """Same id or text elsewhere, same vector, are counted when the proof is made."""
     (record,) = memory.get("record-a")
@@ -345,6 +356,30 @@ def test_what_survivors_share_is_no_failure(memory: ForgettableMemory) -> None:
     assert memory.verify(proof).ok
     memory.add([record.text], ids=["third"])
     assert not memory.verify(proof).ok
+
+
+def test_a_forget_looks_through_other_namespaces_only(
+    memory: ForgettableMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its own, what survivors share is known without reading a record."""
+    looked: list[str] = []
+    sharing = ReadTransaction.sharing
+
+    def noting(tx: ReadTransaction, namespaces: list[str], *args: Any) -> Any:
+        looked.extend(namespaces)
+        return sharing(tx, namespaces, *args)
+
+    monkeypatch.setattr(ReadTransaction, "sharing", noting)
+    (record,) = memory.get("record-a")
+    memory.add([record.text] * 3, ids=["twin 1", "twin 2", "twin 3"])
+    proof = memory.forget(["record-a", "twin 1"])
+    shared = {one.survivors for one in proof.commitments if one.kind != "id"}
+    assert (shared, looked) == ({2}, [])
+    with opened(memory.path, namespace="other") as other:
+        other.add([record.text], ids=["t"])
+    proof = memory.forget("twin 2")
+    shared = {one.survivors for one in proof.commitments if one.kind != "id"}
+    assert (shared, looked) == ({2}, ["other"])
 
 
 def test_a_memory_that_goes_on_living_does_not_fail(

@@ -65,11 +65,15 @@ class Components:
         ordered = labels[order]
         new = np.ones(len(rows), dtype=np.bool_)
         new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-        starts = np.append(np.flatnonzero(new), len(rows))
-        for at in np.flatnonzero(np.diff(starts) > 1).tolist():
-            members = np.sort(rows[order[starts[at] : starts[at + 1]]])
-            self._parent[members] = members[0]
-            self._members[int(members[0])] = members
+        starts = np.flatnonzero(new)
+        sizes = np.diff(starts, append=len(rows))
+        first = rows[order[starts]]
+        self._parent[rows[order]] = np.repeat(first, sizes)
+        members = rows[order[np.repeat(sizes > 1, sizes)]]  # ascending within each
+        first, ends = first[sizes > 1], np.cumsum(sizes[sizes > 1])
+        self._members.update(
+            zip(first.tolist(), np.split(members, ends[:-1]), strict=False)
+        )
 
     def drop(self, rows: IntArray) -> None:
         """Forget whole components, as if their rows had never been added.

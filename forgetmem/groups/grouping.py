@@ -62,11 +62,11 @@ class Grouping:
         self.components.restore(rows, components)
         whole = self.components.several()
         for members in whole:
-            self._divided[members] = self._is_divided(members)
+            if self._is_divided(members):
+                self._divided[members] = True
         divided = self._divided[rows]
         self.parts.restore(rows[divided], parts[divided])
-        for members in whole:
-            self._regroup(members)
+        self._number([group for members in whole for group in self._divide(members)])
 
     def add(self, rows: IntArray) -> tuple[list[IntArray], IntArray]:
         """Take up new rows.
@@ -207,12 +207,18 @@ class Grouping:
 
     def _regroup(self, members: IntArray) -> list[IntArray]:
         groups = self._divide(members)
-        for group in groups:
-            if len(group) > 1:
-                self._groups[self._next] = group
-                self._group_of[group] = self._next
-                self._next += 1
+        self._number(groups)
         return groups
+
+    def _number(self, groups: list[IntArray]) -> None:
+        """Take up groups; a row alone is none."""
+        several = [group for group in groups if len(group) > 1]
+        if several:
+            numbers = np.arange(self._next, self._next + len(several))
+            self._groups.update(zip(numbers.tolist(), several, strict=True))
+            sizes = [len(group) for group in several]
+            self._group_of[np.concatenate(several)] = np.repeat(numbers, sizes)
+            self._next += len(several)
 
     def _divide(self, members: IntArray) -> list[IntArray]:
         if not self._is_divided(members):

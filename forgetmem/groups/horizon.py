@@ -221,6 +221,8 @@ class Horizons:
         touched : ndarray of int64
             Rows of the components that held them.
         """
+        if not self.by_key:
+            return
         names = {key.hex() for key in gone}
         rows = set(touched.tolist())
         for key, horizon in self._valid():

@@ -11,7 +11,7 @@ from forgetmem.store.codec import (
     record_content,
     text_digest,
 )
-from forgetmem.store.digest import DigestTree, leaf, settings_digest
+from forgetmem.store.digest import DigestTree, leaf, many_leaves, settings_digest
 from forgetmem.store.needles import needles_of
 from forgetmem.store.sqlite import SQLiteStore
 from forgetmem.store.structure import StructureReport
@@ -28,6 +28,7 @@ __all__ = [
     "WriteTransaction",
     "atom_key",
     "leaf",
+    "many_leaves",
     "needles_of",
     "record_content",
     "settings_digest",

@@ -171,13 +171,13 @@ def content_of(
 
 
 def contents_of(
-    rows: Sequence[tuple[str, str | None, str, bytes, bytes, bytes]],
+    rows: Sequence[tuple[Any, ...]],
 ) -> list[bytes]:
     """Return what `content_of` does, of many records at once.
 
     Parameters
     ----------
-    rows : sequence of (str, str or None, str, bytes, bytes, bytes)
+    rows : sequence of (str, str or None, str, bytes, bytes, ...)
         Id, source, metadata, atom and digest of the text of each; what follows is not
         looked at.
 
@@ -187,7 +187,8 @@ def contents_of(
     """
     sha256, pack, tag = hashlib.sha256, _LENGTHS.pack, _CONTENT_TAG
     found = []
-    for id, source_id, metadata, atom, text_sha, _ in rows:
+    for row in rows:
+        id, source_id, metadata, atom, text_sha = row[:5]
         name, meta = id.encode(), metadata.encode()
         source = b"" if source_id is None else b"\x01" + source_id.encode()
         lengths = pack(len(name), len(source), len(meta))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 BUCKETS = 1024
 
@@ -18,6 +20,7 @@ _SETTINGS_TAG = b"forgetmem settings 1\x00"
 _BUCKET_TAG = b"forgetmem bucket 1\x00"
 _ROOT_TAG = b"forgetmem root 1\x00"
 _EMPTY = hashlib.sha256(_BUCKET_TAG).digest()
+_ROLES = [bytes((role,)) for role in range(256)]
 
 
 def bucket_of(id: str) -> int:
@@ -52,7 +55,25 @@ def leaf(content: bytes, role: int) -> bytes:
     bytes of length 33
         Both, one after the other.
     """
-    return content + bytes((role,))
+    return content + _ROLES[role]
+
+
+def many_leaves(contents: Sequence[bytes], roles: Sequence[int]) -> list[bytes]:
+    """Return the leaves of many records.
+
+    Parameters
+    ----------
+    contents : sequence of bytes of length 32
+    roles : sequence of int
+        As for `leaf`.
+
+    Returns
+    -------
+    list of bytes of length 33
+    """
+    return [
+        content + _ROLES[role] for content, role in zip(contents, roles, strict=True)
+    ]
 
 
 def settings_digest(settings: Mapping[str, object]) -> bytes:
@@ -113,22 +134,22 @@ class DigestTree:
         leaves[id] = leaf
         self._stale.add(bucket)
 
-    def fill(self, ids: Iterable[str], leaves: Iterable[bytes]) -> None:
+    def fill(self, ids: Sequence[str], leaves: Sequence[bytes]) -> None:
         """Set the leaves of many ids that have none.
 
         Parameters
         ----------
-        ids : iterable of str
+        ids : sequence of str
             Distinct.
-        leaves : iterable of bytes
+        leaves : sequence of bytes
             One for each.
         """
-        sha256, buckets, size = hashlib.sha256, self._leaves, 0
-        for id, leaf in zip(ids, leaves, strict=True):
-            head = sha256(id.encode()).digest()
-            buckets[(head[0] << 8 | head[1]) % BUCKETS][id] = leaf
-            size += 1
-        self._size += size
+        sha256, buckets = hashlib.sha256, self._leaves
+        heads = b"".join([sha256(id.encode()).digest()[:2] for id in ids])
+        numbers = (np.frombuffer(heads, dtype=">u2") % BUCKETS).tolist()
+        for number, id, leaf in zip(numbers, ids, leaves, strict=True):
+            buckets[number][id] = leaf
+        self._size += len(numbers)
         self._stale.update(range(BUCKETS))
 
     def discard(self, id: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forgetmem.errors import CorruptStoreError
-from forgetmem.store.digest import DigestTree, leaf, settings_digest
+from forgetmem.store.digest import DigestTree, many_leaves, settings_digest
 from forgetmem.store.transaction import ReadTransaction
 
 
@@ -27,13 +27,7 @@ def root_of(tx: ReadTransaction, namespace: str) -> bytes | None:
     CorruptStoreError
         If a row does not match its seal, or a record has no atom.
     """
-    roles = {key: role for key, _, _, _, role in tx.atoms(namespace)}
-    tree = DigestTree()
-    for id, _, _, atom, _, content in tx.records(namespace):
-        if atom not in roles:
-            raise CorruptStoreError("a record's vector is missing", table="atom")
-        tree.put(id, leaf(content, roles[atom]))
-    return tree.root(settings_digest(tx.settings() or {})) if len(tree) else None
+    return _root(tx, _read(tx, namespace, _roles(tx, namespace)))
 
 
 def check_rows(tx: ReadTransaction) -> None:
@@ -57,8 +51,13 @@ def check_rows(tx: ReadTransaction) -> None:
     if not set(tx.all_namespaces()) <= set(namespaces):
         raise CorruptStoreError("a namespace holds rows, but no records")
     for namespace in namespaces:
-        _check_tables(tx, namespace)
-        if root_of(tx, namespace) != tx.root(namespace):
+        roles, used = _roles(tx, namespace), set[bytes]()
+        keys = [key for key, _ in tx.vectors(namespace)]
+        tree = _read(tx, namespace, roles, used)
+        fits = keys == list(roles) and used == roles.keys()
+        if not fits or len(tree) != tx.count(namespace):
+            raise CorruptStoreError("records, atoms and vectors do not belong together")
+        if _root(tx, tree) != tx.root(namespace):
             raise CorruptStoreError(
                 "the digest of the records is not the stored one: records were "
                 "changed or lost",
@@ -66,11 +65,29 @@ def check_rows(tx: ReadTransaction) -> None:
             )
 
 
-def _check_tables(tx: ReadTransaction, namespace: str) -> None:
-    """Check that records, atoms and vectors are those that belong together."""
-    ids = [id for id, _ in tx.texts(namespace)]
-    keys = [key for key, _ in tx.vectors(namespace)]
-    atoms = [key for key, *_ in tx.atoms(namespace)]
-    used = {atom for _, _, _, atom, *_ in tx.records(namespace)}
-    if len(ids) != tx.count(namespace) or keys != atoms or used != set(atoms):
-        raise CorruptStoreError("records, atoms and vectors do not belong together")
+def _roles(tx: ReadTransaction, namespace: str) -> dict[bytes, int]:
+    """Return the role of each atom, in the order of the keys."""
+    return {key: role for key, _, _, _, role in tx.atoms(namespace)}
+
+
+def _read(
+    tx: ReadTransaction,
+    namespace: str,
+    roles: dict[bytes, int],
+    used: set[bytes] | None = None,
+) -> DigestTree:
+    """Read all records; with `used`, their texts too, and the atoms that they have."""
+    tree = DigestTree()
+    for rows, contents in tx.many_records(namespace, whole=used is not None):
+        atoms = [row[3] for row in rows]
+        if not roles.keys() >= set(atoms):
+            raise CorruptStoreError("a record's vector is missing", table="atom")
+        leaves = many_leaves(contents, [roles[atom] for atom in atoms])
+        tree.fill([row[0] for row in rows], leaves)
+        if used is not None:
+            used.update(atoms)
+    return tree
+
+
+def _root(tx: ReadTransaction, tree: DigestTree) -> bytes | None:
+    return tree.root(settings_digest(tx.settings() or {})) if len(tree) else None

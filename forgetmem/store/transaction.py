@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from forgetmem.store.connection import Connection
 
 _CHUNK = 1024
+#: Vectors that are read at a time: few enough to stay in the processor's cache.
+_VECTORS = 256
 _NAMESPACES = """
 WITH RECURSIVE names(name) AS (
     SELECT min(namespace) FROM record
@@ -77,11 +79,11 @@ class ReadTransaction:
         self._connection = None
 
     def _chunks(
-        self, sql: str, parameters: Sequence[Any]
+        self, sql: str, parameters: Sequence[Any], size: int = _CHUNK
     ) -> Iterator[list[tuple[Any, ...]]]:
         cursor = self._file.execute(sql, parameters)
         self._cursors.append(cursor)
-        while rows := self._file.fetch(cursor, _CHUNK):
+        while rows := self._file.fetch(cursor, size):
             yield rows
         self._cursors.remove(cursor)
 
@@ -161,13 +163,38 @@ class ReadTransaction:
             Id, source, metadata, atom, digest of the text and content, checked against
             each other.
         """
-        sql = (
-            "SELECT id, source_id, metadata, atom, text_digest, seal FROM record "
-            "WHERE namespace = ? ORDER BY id"
-        )
-        for rows in self._chunks(sql, (namespace,)):
-            for row, content in zip(rows, _checked_contents(rows), strict=True):
+        for rows, contents in self.many_records(namespace):
+            for row, content in zip(rows, contents, strict=True):
                 yield *row[:5], content
+
+    def many_records(
+        self, namespace: str, *, whole: bool = False
+    ) -> Iterator[tuple[list[tuple[Any, ...]], list[bytes]]]:
+        """Yield what `records` does, many at a time.
+
+        Parameters
+        ----------
+        namespace : str
+            Its name.
+        whole : bool
+            Whether texts are read too, and checked against their digests.
+
+        Yields
+        ------
+        tuple of (list of tuple, list of bytes)
+            Id, source, metadata, atom, digest of the text, seal and perhaps text of
+            each record; and the contents.
+        """
+        columns = "id, source_id, metadata, atom, text_digest, seal"
+        for rows in self._chunks(
+            f"SELECT {columns}{', text' if whole else ''} FROM record "
+            "WHERE namespace = ? ORDER BY id",
+            (namespace,),
+        ):
+            if whole:
+                for row in rows:
+                    _check_text(row[6], row[4])
+            yield rows, _checked_contents(rows)
 
     def texts(self, namespace: str) -> Iterator[tuple[str, str]]:
         """Yield the texts of a namespace in id order.
@@ -239,9 +266,9 @@ class ReadTransaction:
             Key and little-endian float32 numbers, checked against each other.
         """
         sql = "SELECT key, vector FROM vector WHERE namespace = ? ORDER BY key"
-        for key, vector in self._stream(sql, (namespace,)):
-            _check_vector(key, vector)
-            yield key, vector
+        for rows in self._chunks(sql, (namespace,), _VECTORS):
+            _check_vectors([key for key, _ in rows], [vector for _, vector in rows])
+            yield from rows
 
     def matrix(
         self,
@@ -274,16 +301,15 @@ class ReadTransaction:
             else room(size)
         )
         sql = "SELECT key, vector FROM vector WHERE namespace = ? ORDER BY key"
-        for rows in self._chunks(sql, (namespace,)):
+        for rows in self._chunks(sql, (namespace,), _VECTORS):
             names, vectors = [key for key, _ in rows], [vector for _, vector in rows]
             _check_vectors(names, vectors)
-            for vector in vectors:
-                if len(vector) != 4 * dimension:
-                    raise CorruptStoreError(
-                        f"a stored vector has {len(vector) // 4} dimensions instead of "
-                        f"{dimension}: the file is damaged",
-                        table="vector",
-                    )
+            for other in set(map(len, vectors)) - {4 * dimension}:
+                raise CorruptStoreError(
+                    f"a stored vector has {other // 4} dimensions instead of "
+                    f"{dimension}: the file is damaged",
+                    table="vector",
+                )
             start = len(keys)
             keys += names
             joined = np.frombuffer(b"".join(vectors), "<f4")
@@ -439,7 +465,7 @@ def _checked_contents(rows: list[tuple[Any, ...]]) -> list[bytes]:
             for content, row in zip(contents, rows, strict=True)
         ):
             return contents
-    return [_checked_content(*row) for row in rows]
+    return [_checked_content(*row[:6]) for row in rows]
 
 
 def _check_text(text: str, sha: bytes) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from grouped import Groups, clustered, key_of
 
-from forgetmem.groups import Role
+from forgetmem.groups import Role, components
 from forgetmem.groups.components import Components
 from forgetmem.groups.join import prefix_of
 from forgetmem.index import VectorTable
@@ -120,6 +120,31 @@ def test_large_dense_component_stays_one() -> None:
     groups.remove(rows[:2])
     assert len(groups.grouping.components.members(5)) == 2998
     assert max(len(rows) for rows in groups.grouping.groups()) <= 512
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize("walk", [1, 3, 1000])
+def test_walked_components_match_brute_force(
+    threshold: float, walk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removing ends at the graph of what is left, however far a walk leads."""
+    monkeypatch.setattr(components, "_SMALL", 2)
+    monkeypatch.setattr(components, "_WALK", walk)
+    X = clustered(8, 9, 8, 0.25, 4)
+    table = VectorTable(8)
+    found = Components(table, threshold)
+    found.add(table.add(X))
+    for gone in np.array_split(np.random.default_rng(2).permutation(len(X)), 18)[:15]:
+        pieces = found.remove(gone)
+        table.remove(gone)
+        assert len({tuple(found.members(row)) for row in pieces}) == len(pieces)
+        left = table.rows
+        sets = {frozenset(found.members(row).tolist()) for row in left.tolist()}
+        assert sets == {
+            frozenset(left[list(one)].tolist()) for one in truth(X[left], threshold)
+        }
+        several = {frozenset(members.tolist()) for members in found.several()}
+        assert several == {one for one in sets if len(one) > 1}
 
 
 def test_restore_takes_over_what_was_stored() -> None:
