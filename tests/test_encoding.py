@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from toy import WordEmbedder
 
+from forgetmem import InvalidInputError
+from forgetmem.encoding import normalised
 from forgetmem.memory import ForgettableMemory
 
 
@@ -21,3 +24,14 @@ def test_progress_goes_to_standard_error(
         assert len(memory) == 602
     assert shown.out == ""
     assert "embedding" in shown.err
+
+
+def test_normalising_many_gives_the_bits_of_normalising_one() -> None:
+    """Also past the number of rows that are taken together; a zero vector is named."""
+    X = np.random.default_rng(0).standard_normal((700, 24)) * 3e200
+    ids = [f"r{row}" for row in range(700)]
+    one_by_one = [normalised(X[[row]], ids) for row in range(700)]
+    assert normalised(X, ids).tobytes() == np.concatenate(one_by_one).tobytes()
+    X[600] = 0.0
+    with pytest.raises(InvalidInputError, match="'r600' is zero"):
+        normalised(X, ids)
