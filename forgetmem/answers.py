@@ -29,6 +29,12 @@ from forgetmem.records import Hit, Readout, RoleName
 from forgetmem.state import NamespaceState
 from forgetmem.store import StoredRecord
 
+#: So many rests of at most 2**31 have an exact sum.
+_EXACT = 1 << 20
+
+#: Added and taken away again, it rounds to a multiple of 2**32.
+_COARSE = 1.5 * 2.0**84
+
 #: Values of the support to average: by id, or computed for a list of ids.
 Values = Mapping[str, ArrayLike] | Callable[[list[str]], ArrayLike]
 
@@ -177,13 +183,27 @@ def hits(
 
 @compiled
 def _mean(X: Float32Array, rows: IntArray, masses: FloatArray) -> FloatArray:
-    """Sum masses times rows in fixed point: the order of the rows does not matter."""
+    """Sum masses times rows in fixed point: the order of the rows does not matter.
+
+    Each product is rounded to an integer of up to 62 bits, and added as a multiple of
+    2**32 and a rest: both sums are exact in float64, which the processor adds by lanes.
+    """
     d = X.shape[1]
     total = np.zeros(d, dtype=np.int64)
-    for i in range(len(rows)):
-        scaled = masses[i] * 4611686018427387904.0
+    coarse, fine = np.zeros(d), np.zeros(d)
+    for start in range(0, len(rows), _EXACT):
+        coarse[:] = 0.0
+        fine[:] = 0.0
+        for i in range(start, min(start + _EXACT, len(rows))):
+            scaled = masses[i] * 4611686018427387904.0
+            line = X[rows[i]]
+            for j in range(d):
+                value = scaled * np.float64(line[j])
+                high = (value + _COARSE) - _COARSE
+                coarse[j] += high
+                fine[j] += np.rint(value - high)
         for j in range(d):
-            total[j] += np.int64(np.rint(scaled * np.float64(X[rows[i], j])))
+            total[j] += np.int64(coarse[j]) + np.int64(fine[j])
     return total.astype(np.float64) / 4611686018427387904.0
 
 
