@@ -51,6 +51,11 @@ class Regime:
     gamma: float = GAMMA
     C: Callable[[int], float] = lambda n: 1.0 / (NU * n)
     ridge: float = RIDGE
+    kernel: str = "rbf"
+
+    def svm(self, C: float) -> OneClassSVM:
+        """A solver with these settings."""
+        return OneClassSVM(self.gamma, C, self.ridge, kernel=self.kernel)
 
 
 @dataclass
@@ -103,6 +108,13 @@ def random_features(rng: np.random.Generator) -> np.ndarray:
 def collinear(rng: np.random.Generator) -> np.ndarray:
     """Rows on one line."""
     return np.outer(rng.normal(size=24), rng.normal(size=6))
+
+
+def grid(rng: np.random.Generator) -> np.ndarray:
+    """Rows of -1, 0 and 1 in three dimensions, two of them zeros."""
+    rows = rng.integers(-1, 2, size=(24, 3)).astype(np.float64)
+    rows[:2] = 0.0
+    return rows
 
 
 def stays(path: Path | None, distinct: bool) -> Callable[..., np.ndarray]:
@@ -166,13 +178,14 @@ def regimes(path: Path | None) -> Iterator[Regime]:
     yield Regime("gaussian, no ridge", gaussian(24, 6), ridge=0.0)
     yield Regime("redundant, no ridge", redundant, ridge=0.0)
     yield Regime("random features, no ridge", random_features, ridge=0.0)
+    yield Regime("integer grid, linear kernel", grid, kernel="linear")
 
 
-def kernel_matrix(X: np.ndarray, gamma: float) -> np.ndarray:
+def kernel_matrix(X: np.ndarray, gamma: float, kernel: str = "rbf") -> np.ndarray:
     """K as the solver defines it."""
-    from forgetmem.svm.kernel import Kernel, gram
+    from forgetmem.svm.kernel import as_kernel, gram
 
-    return gram(Kernel.RBF, gamma, np.ascontiguousarray(X))
+    return gram(as_kernel(kernel), gamma, np.ascontiguousarray(X))
 
 
 def bound_of(C: float) -> Fraction:
@@ -232,16 +245,16 @@ def trial(regime: Regime, rng: np.random.Generator, tally: Tally) -> None:
     n = len(X)
     C = regime.C(n)
     gone = rng.choice(n, size=2, replace=False)
-    svm = OneClassSVM(regime.gamma, C, regime.ridge).fit(X).unlearn(gone)
+    svm = regime.svm(C).fit(X).unlearn(gone)
     tally.completed += 1
     tally.rescues += svm.rescues_
     order = rng.permutation(n - 2)
-    again = OneClassSVM(regime.gamma, C, regime.ridge).fit(svm.X_[order])
+    again = regime.svm(C).fit(svm.X_[order])
     tally.same_bits += (
         np.array_equal(svm.dual_coef_[order], again.dual_coef_)
         and svm.rho_ == again.rho_
     )
-    K = kernel_matrix(svm.X_, regime.gamma)
+    K = kernel_matrix(svm.X_, regime.gamma, regime.kernel)
     truth = solve_exactly(K, regime.ridge, bound_of(C), svm.dual_coef_)
     tally.same_partition += svm.partition_.tolist() == truth.partition
     exact = np.array([float(a) for a in truth.alpha])
@@ -268,7 +281,12 @@ def look_at_bounds(
     stored = svm.dual_coef_
     for alpha in (stored, *corruptions(stored)):
         found = solution_certificate(
-            svm.X_, alpha, gamma=regime.gamma, C=svm.C, ridge=regime.ridge
+            svm.X_,
+            alpha,
+            gamma=regime.gamma,
+            C=svm.C,
+            ridge=regime.ridge,
+            kernel=regime.kernel,
         )
         in_q, plain = deviation(rows, regime.ridge, alpha, exact)
         tally.exceeded += (
