@@ -146,6 +146,38 @@ def narrow_product(X: Float32Array, row: int, q: Float32Array) -> float:
     return float(np.float64(total))
 
 
+@compiled_for_bounds
+def narrow_products(
+    X: Float32Array, rows: IntArray, heads: IntArray, out: Float32Array
+) -> None:
+    """Write inner products of rows with some others, by float32 operations.
+
+    Each row is read once for all heads, four of which are taken together.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d), float32
+    rows, heads : ndarray of int64
+    out : ndarray of shape (len(heads), len(rows)), float32
+    """
+    last = len(heads) - 1
+    for place in range(len(rows)):
+        x = X[rows[place]]
+        for first in range(0, len(heads), 4):
+            a, b = X[heads[first]], X[heads[min(first + 1, last)]]
+            c, d = X[heads[min(first + 2, last)]], X[heads[min(first + 3, last)]]
+            s0 = s1 = s2 = s3 = np.float32(0.0)
+            for j in range(X.shape[1]):
+                s0 += x[j] * a[j]
+                s1 += x[j] * b[j]
+                s2 += x[j] * c[j]
+                s3 += x[j] * d[j]
+            out[min(first + 3, last), place] = s3
+            out[min(first + 2, last), place] = s2
+            out[min(first + 1, last), place] = s1
+            out[first, place] = s0
+
+
 @compiled
 def compare(
     codes: Codes,

@@ -20,8 +20,8 @@ _MORE, _FEW = 2, 64
 _RUN = 32
 #: From one row in so many on, all rows are read.
 _DENSE = 4
-#: So many rows, and so many heads, are multiplied together.
-_BLOCK, _HEADS = 512, 64
+#: Rows are multiplied with so many heads at a time.
+_HEADS = 64
 
 
 class Near(NamedTuple):
@@ -215,23 +215,11 @@ class ScanIndex:
         found: list[Near] = []
         for start in range(0, len(heads), _HEADS):
             some = heads[start : start + _HEADS]
-            for head, products in zip(some, self._products(rows, some), strict=True):
-                found.append(self._nearest(rows, head, products, threshold, count))
+            products = np.empty((len(some), len(rows)), dtype=np.float32)
+            codes.narrow_products(self._table.X, rows, some, products)
+            for head, line in zip(some.tolist(), products, strict=True):
+                found.append(self._nearest(rows, head, line, threshold, count))
         return found
-
-    def _products(self, rows: IntArray, heads: IntArray) -> Float32Array:
-        X = self._table.X
-        across = np.ascontiguousarray(X[heads].T)
-        products = np.empty((len(rows), len(heads)), dtype=np.float32)
-        room = np.empty((min(_BLOCK, len(rows)), X.shape[1]), dtype=np.float32)
-        for start in range(0, len(rows), _BLOCK):
-            some = rows[start : start + _BLOCK]
-            if some[-1] - some[0] == len(some) - 1:
-                block = X[some[0] : some[-1] + 1]
-            else:
-                block = np.take(X, some, axis=0, out=room[: len(some)], mode="clip")
-            np.matmul(block, across, out=products[start : start + _BLOCK])
-        return np.ascontiguousarray(products.T)
 
     def _nearest(
         self,
