@@ -518,6 +518,7 @@ _LINES = {
     "γ from 1e-6 to 1e6": ["gamma "],
     "scales from 1e-8 to 1e4": ["scale "],
     "ICU hours, repeated ones kept": ["icu, hours"],
+    "integer grid with rows of zeros, linear kernel": ["integer grid"],
     "no ridge (λ = 0), three regimes": [
         "gaussian, no",
         "redundant, no",
@@ -590,7 +591,9 @@ compared with the optimum in rational numbers.
 
 {markdown(header, rows)}
 
-The deviation is 0 because every stored number is the exact one rounded once. Of
+The deviation is 0 because every stored number is the exact one rounded once. On the grid
+coefficients go down to the square and the cube of the ridge, and K has rank 3: a certificate
+cannot know that the error of a rounded coefficient lies where K is nearly 0. Of
 {corrupted:,} corrupted coefficients (one last digit, 1e-12, 1e-6, two exchanged) that were
 further from the optimum than the stated bound, the certificate caught {caught:,}.
 
