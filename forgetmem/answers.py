@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from forgetmem.arrays import Float32Array, FloatArray, IntArray, as_matrix
 from forgetmem.distances import dots
 from forgetmem.errors import InvalidInputError
+from forgetmem.exponential import exp
 from forgetmem.groups import Role
 from forgetmem.jit import compiled
 from forgetmem.lookalikes import NAMED, look_alikes
@@ -153,7 +154,7 @@ def hits(
     rows = np.array([answer.row for answer in answers], dtype=np.int64)
     X = state.table.X
     scores = np.clip(dots(X[rows], q), -1.0, 1.0)
-    kernel = np.exp(-state.settings.gamma * query_distances(X, rows, q))
+    kernel = exp(-state.settings.gamma * query_distances(X, rows, q))
     alike = look_alikes(state, matching, rows)
     found = []
     told = zip(answers, scores, kernel, strict=True)
@@ -245,9 +246,7 @@ def readout(
         )
     distances = query_distances(X, rows, q)
     # Relative to the nearest, so that a far query does not underflow.
-    relative = weight[rows] * np.exp(
-        -state.settings.gamma * (distances - distances.min())
-    )
+    relative = weight[rows] * exp(-state.settings.gamma * (distances - distances.min()))
     masses = relative / math.fsum(relative)
     named = smallest(-masses, rows, lambda row: state.ids(row)[0], m)
     return Readout(
@@ -269,7 +268,7 @@ def _novelty(
     nearest_rows = rows[distances == distances.min()]
     best = min(nearest_rows, key=lambda row: state.ids(int(row))[0])
     group = state.grouping.group(int(best))
-    kernel = np.exp(-state.settings.gamma * query_distances(state.table.X, group, q))
+    kernel = exp(-state.settings.gamma * query_distances(state.table.X, group, q))
     mass = math.fsum(state.weights.weight[group] * kernel)
     return max(0.0, 1.0 - mass)
 

@@ -16,6 +16,7 @@ import numpy as np
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from forgetmem.contest import NORM_SLACK, Contest
 from forgetmem.distances import dots, squared_distances_at
+from forgetmem.exponential import exp
 from forgetmem.index import ScanIndex, VectorTable
 
 #: What is left at least of a record beside a chosen one: keys stay finite.
@@ -203,6 +204,6 @@ class SupportRanking:
         width = 2.0 * (2.0 - 2.0 * self.alike)
         if width == 0.0 or self.diminish == 1.0:
             return np.zeros(len(distances))
-        likeness = np.exp(distances / -width)
+        likeness = exp(distances / -width)
         left = 1.0 - (1.0 - self.diminish) * likeness
         return np.log(np.maximum(left, _LEAST))

@@ -22,6 +22,7 @@ import numpy as np
 from forgetmem.arrays import IntArray
 from forgetmem.distances import dots, squared_distances
 from forgetmem.errors import CorruptStoreError
+from forgetmem.exponential import exp
 from forgetmem.groups.grouping import Grouping
 from forgetmem.groups.keys import KeyTable
 from forgetmem.groups.weights import GroupWeights
@@ -153,7 +154,7 @@ def horizon_of(
     X, w = table.X[retained], weights.weight[retained]
     slack, angle = math.inf, 0.0
     for row in removed:
-        kernel = np.exp(-gamma * squared_distances(X, table.X[row]))
+        kernel = exp(-gamma * squared_distances(X, table.X[row]))
         slack = min(slack, math.fsum(kernel * w) - 1.0)
         cosine = min(1.0, float(dots(X, table.X[row]).max()))
         angle = max(angle, math.acos(cosine))
@@ -319,6 +320,6 @@ class Horizons:
         X = np.ascontiguousarray(self._table.X[moved])
         square = 0.0
         for x, step in zip(X, change, strict=True):
-            kernel = np.exp(-self._gamma * squared_distances(X, x))
+            kernel = exp(-self._gamma * squared_distances(X, x))
             square += float(step) * math.fsum(kernel * change)
         return math.sqrt(max(0.0, square)) + (_MARGIN if len(moved) else 0.0)
