@@ -17,6 +17,7 @@ PACKAGE = Path(forgetmem.__file__).parent
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "jit": set(),
+    "blas": set(),
     "arrays": {"errors"},
     "fused": set(),
     "exponential": {"arrays", "fused", "jit"},
@@ -33,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "index": {"arrays", "distances", "jit"},
     "groups": {
         "arrays",
+        "blas",
         "distances",
         "errors",
         "exponential",

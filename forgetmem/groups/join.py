@@ -9,10 +9,14 @@ yet known to be connected, most are decided by their byte codes, the others in f
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from forgetmem.arrays import Float32Array, IntArray
+from forgetmem.blas import one_blas_thread
 from forgetmem.distances import DOT_ERROR, dot_at_least
 from forgetmem.index import VectorTable, float32_error
 from forgetmem.index.codes import Codes, code_product, narrow_product
@@ -21,9 +25,11 @@ from forgetmem.jit import compiled
 #: Unrelated vectors come as close as the threshold in their prefixes alone once in
 #: some thousand times: this many standard deviations, times the root of 2.
 _SPREAD = 4.67
-#: Their bounds stay in a core's own cache.
+#: Their bounds stay in a core's own cache; `_LEFT` is a multiple of `_RIGHT`.
 _LEFT = 1024
 _RIGHT = 256
+#: So many blocks a core are multiplied before they are looked at.
+_AHEAD = 4
 #: So many bounds are looked at together.
 _STRIDE = 64
 #: Rows have norm 1 within rounding; allowed for with a margin.
@@ -204,26 +210,40 @@ def join(
     X = table.X
     same = np.array_equal(left, right[: len(left)])
     slack = float32_error(X.shape[1])
-    starts = range(0, len(right), _RIGHT)
     prefix = prefix_of(X.shape[1], threshold)
-    boundings = [
-        _bounding(X[right[start : start + _RIGHT]], prefix) for start in starts
+    blocks = [
+        (start, _bounding(X[right[start : start + _RIGHT]], prefix))
+        for start in range(0, len(right), _RIGHT)
     ]
-    room = np.empty((_LEFT, _RIGHT), dtype=np.float32)
     found = _Found()
     for first in range(0, len(left), _LEFT):
         rows = left[first : first + _LEFT]
         bounding = _bounding(X[rows], prefix)
-        for start, others in zip(starts, boundings, strict=True):
-            if same and start + len(others) <= first:
-                continue
-            bounds = room if len(rows) * len(others) == room.size else None
-            bounds = np.matmul(bounding, others.T, out=bounds)
-            columns = right[start : start + len(others)]
+        done = first // _RIGHT if same else 0
+        for start, bounds in _products(bounding, blocks[done:]):
+            columns = right[start : start + bounds.shape[1]]
             merges += _link(
                 bounds, table, rows, columns, threshold, slack, parent, found
             )
     return merges
+
+
+def _products(
+    left: Float32Array, blocks: list[tuple[int, Float32Array]]
+) -> Iterator[tuple[int, Float32Array]]:
+    """Multiply with block after block, on all cores where there are many."""
+
+    def product(block: tuple[int, Float32Array]) -> tuple[int, Float32Array]:
+        return block[0], left @ block[1].T
+
+    with one_blas_thread():
+        workers = os.cpu_count() or 1
+        if len(blocks) < _AHEAD * workers:
+            yield from map(product, blocks)
+            return
+        with ThreadPoolExecutor(workers) as pool:
+            for at in range(0, len(blocks), _AHEAD * workers):
+                yield from pool.map(product, blocks[at : at + _AHEAD * workers])
 
 
 class _Found:
