@@ -5,12 +5,14 @@ r; the step is a function of the dimension. So |x.q - step * (c.q)| <= |q| |r| b
 and Schwarz, for any q. A query that is compared with single rows is kept as
 ``width * p + s`` with integers of up to 15 bits; then ``c.p`` is an exact integer,
 whatever the order in which it is summed.
+
+The bytes are those of a FAISS scalar quantizer, never trained, that scans them.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -45,9 +47,41 @@ def step_of(dimension: int) -> float:
     Returns
     -------
     float
+        A float32, so that FAISS decodes with the same number.
     """
     reach = min(1.0, _RANGE / math.sqrt(max(dimension, 1)))
     return float(np.float32(reach / 127.0))
+
+
+def empty_codes(dimension: int, capacity: int) -> tuple[Any, Codes]:
+    """Make a FAISS index without rows, and the bytes that will be its codes.
+
+    Parameters
+    ----------
+    dimension : int
+    capacity : int
+        Number of rows there is room for.
+
+    Returns
+    -------
+    index : faiss.IndexScalarQuantizer
+        Searches the first `ntotal` rows; to be set by the caller.
+    codes : ndarray of shape (capacity, dimension), uint8
+        A view of the memory of the index, zeros; lives as long as the index.
+    """
+    import faiss
+
+    quantizer = faiss.ScalarQuantizer.QT_8bit_uniform
+    index = faiss.IndexScalarQuantizer(dimension, quantizer, faiss.METRIC_INNER_PRODUCT)
+    # FAISS decodes a byte b to low + (b + 0.5) / 255 * span: here step * (b - 128).
+    step = step_of(dimension)
+    trained = np.array([-128.5 * step, 255.0 * step], dtype=np.float32)
+    faiss.copy_array_to_vector(trained, index.sq.trained)
+    index.is_trained = True
+    size = capacity * dimension
+    index.codes.resize(size)
+    flat = faiss.rev_swig_ptr(index.codes.data(), size) if size else np.empty(0, "u1")
+    return index, flat.reshape(capacity, dimension)
 
 
 @compiled

@@ -1,4 +1,9 @@
-"""A scan of the byte codes proposes; float64 decides, and bounds all other rows."""
+"""The byte codes propose; float64 decides, with a bound on what was not proposed.
+
+FAISS scans them for the best of all rows. For some of the rows, for the best of them
+again and again, and where FAISS would have to be asked for too many, they are scanned
+here.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from forgetmem.distances import dot_at_least
 from forgetmem.index import codes
 from forgetmem.index.candidates import Candidates, float32_error
+from forgetmem.index.faiss_proposals import propose
 from forgetmem.index.vectors import VectorTable
 from forgetmem.jit import compiled
 
@@ -139,6 +145,10 @@ class ScanIndex:
         Candidates
             All rows if there are no more than `count`.
         """
+        if among is None and len(self._table) > count:
+            found = propose(self._table, q, count)
+            if found is not None:
+                return found
         return self.scan(q, among).best(count)
 
     def within(self, q: Float32Array, threshold: float) -> IntArray:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forgetmem.arrays import BoolArray, Float32Array, IntArray
-from forgetmem.index.codes import Codes, encode, step_of
+from forgetmem.index.codes import Codes, empty_codes, encode, step_of
 
 #: The room for codes is resident, used or not.
 _GROWTH = 1.25
@@ -35,6 +35,7 @@ class VectorTable:
         self.dimension = dimension
         self._data: Float32Array = np.zeros((0, dimension), dtype=np.float32)
         self._step = step_of(dimension)
+        self._index: Any = None
         self._codes: Codes = np.zeros((0, dimension), dtype=np.uint8)
         self._errors: Float32Array = np.zeros(0, dtype=np.float32)
         self._alive: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -53,6 +54,12 @@ class VectorTable:
     def coded(self) -> tuple[Codes, float, Float32Array]:
         """Codes, their step, and errors of the rows of `X`; see `codes`."""
         return self._codes[: self._size], self._step, self._errors[: self._size]
+
+    @property
+    def index(self) -> Any:
+        """FAISS's index over the codes of the rows of `X`; searched, never changed."""
+        self._index.ntotal = self._size
+        return self._index
 
     @property
     def alive(self) -> BoolArray:
@@ -148,7 +155,11 @@ class VectorTable:
             return
         capacity = max(size, int(len(self._data) * _GROWTH), 64)
         self._data = _grown(self._data, capacity)
-        self._codes = _grown(self._codes, capacity)
+        old, before = self._codes, self._index
+        self._index, self._codes = empty_codes(self.dimension, capacity)
+        self._codes[: len(old)] = old
+        old[:] = 0
+        del before  # the old codes are its memory: wiped, then released
         self._errors = _grown(self._errors, capacity)
         self._alive = _grown(self._alive, capacity)
 

@@ -1,4 +1,4 @@
-"""The scan proposes what exhaustive float64 search finds."""
+"""FAISS and the scan propose what exhaustive float64 search finds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from forgetmem.distances import dots
 from forgetmem.index import FlatIndex, ScanIndex, VectorTable, float32_error
+from forgetmem.index.faiss_proposals import propose
 
 
 def _table(n: int, d: int, seed: int = 0) -> tuple[VectorTable, np.ndarray]:
@@ -36,17 +37,17 @@ def test_removed_rows_are_overwritten_and_used_again() -> None:
 def test_growing_overwrites_the_old_arrays() -> None:
     """When the arrays grow, those that are released hold zeros."""
     table, _ = _table(64, 8)
-    old = table._arrays()
+    old, index = table._arrays(), table.index  # the codes are the index's memory
     table.add(np.ones((200, 8), dtype=np.float32))
     assert table._data is not old[0]
-    assert table.coded[0].base is not old[1]
+    assert table.index is not index
     assert not any(array.any() for array in old)
 
 
 def test_wipe_leaves_nothing() -> None:
     """After a wipe there are no rows and no bytes."""
     table, _ = _table(10, 8)
-    arrays = table._arrays()
+    arrays, _index = table._arrays(), table.index
     table.wipe()
     assert not any(array.any() for array in arrays)
     assert len(table) == 0
@@ -101,6 +102,27 @@ def test_candidates_of_any_shape(
     table.add(X.astype(np.float32))
     for q in (table.X[0], -table.X[1], table.X[7], table.X[8]):
         _check_candidates(table, q.copy(), count)
+
+
+@pytest.mark.parametrize("removed", [0, 700])
+def test_faiss_proposes_the_top_of_a_whole_table(removed: int) -> None:
+    """One search of its own settles it; removed rows are not proposed."""
+    table, X = _table(3000, 64)
+    table.remove(np.arange(removed))
+    found = propose(table, X[1000], 10)
+    assert found is not None
+    assert 10 <= len(found.rows) < 300
+    assert table.alive[found.rows].all()
+    others = np.setdiff1d(table.rows, found.rows)
+    assert dots(table.X[others], X[1000]).max() <= found.bound
+    assert 1000 in found.rows
+
+
+def test_faiss_is_not_trusted_where_codes_cannot_tell() -> None:
+    """Of a thousand copies no few can be told to be the best."""
+    table, X = _table(1, 64)
+    table.add(np.repeat(X, 999, axis=0))
+    assert propose(table, X[0], 10) is None
 
 
 def test_candidates_of_near_copies_are_few() -> None:
