@@ -7,7 +7,11 @@ import numpy as np
 from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.svm.extended import copy_block
-from forgetmem.svm.margin_factor import MarginFactor
+from forgetmem.svm.margin_factor import (
+    MarginFactor,
+    MarginGradients,
+    MarginSystem,
+)
 from forgetmem.svm.partition import Role
 from forgetmem.svm.problem import Optimum, Problem
 from forgetmem.svm.refinement import round_off
@@ -15,6 +19,8 @@ from forgetmem.svm.settling import slacks_of_all, worst_slack
 
 #: So many factorisations are tried before the usual way is taken.
 _TURNS = 4
+#: From so many margin samples on, conjugate gradients are tried first.
+_LARGE = 1024
 
 
 def settle_by_factor(problem: Problem, optimum: Optimum) -> bool:
@@ -34,9 +40,10 @@ def settle_by_factor(problem: Problem, optimum: Optimum) -> bool:
     for _ in range(_TURNS):
         margin = optimum.slots(Role.MARGIN)
         try:
-            factor = MarginFactor(_block(problem.K, margin), problem.ridge)
-            if _improve(problem, optimum, factor):
-                return _round(problem, optimum, factor)
+            kind = MarginGradients if len(margin) >= _LARGE else MarginFactor
+            system = kind(_block(problem.K, margin), problem.ridge)
+            if _improve(problem, optimum, system):
+                return _round(problem, optimum, system)
         except IllConditionedMarginError:
             return False
     return False
@@ -51,7 +58,7 @@ def _block(K: FloatArray, margin: IntArray) -> FloatArray:
     return B
 
 
-def _improve(problem: Problem, optimum: Optimum, factor: MarginFactor) -> bool:
+def _improve(problem: Problem, optimum: Optimum, system: MarginSystem) -> bool:
     # Solve for this partition; if signs are wrong, exchange the rows. True if none is.
     box, rows, status = problem.box, problem.rows, optimum.status
     margin, bounded = optimum.slots(Role.MARGIN), optimum.slots(Role.BOUNDED)
@@ -59,7 +66,7 @@ def _improve(problem: Problem, optimum: Optimum, factor: MarginFactor) -> bool:
         float(box.rest(len(bounded))),
         -box.C * problem.K[np.ix_(margin, bounded)].sum(axis=1),
     )
-    x = factor.solve(right)
+    x = system.solve(right)
     optimum.alpha[margin], optimum.rho = x[1:], -float(x[0])
     _find_slacks(problem, optimum)
     h = optimum.slack
@@ -87,13 +94,13 @@ def _find_slacks(problem: Problem, optimum: Optimum) -> None:
     )
 
 
-def _round(problem: Problem, optimum: Optimum, factor: MarginFactor) -> bool:
+def _round(problem: Problem, optimum: Optimum, system: MarginSystem) -> bool:
     box = problem.box
     margin, bounded = optimum.slots(Role.MARGIN), optimum.slots(Role.BOUNDED)
     x = np.zeros((len(margin) + 1, 3))
     x[1:, 0], x[0, 0] = optimum.alpha[margin], -optimum.rho
     rest = box.rest_parts(len(bounded))
-    error = factor.refine(problem.K, margin, bounded, box.parts, rest, x)
+    error = system.refine(problem.K, margin, bounded, box.parts, rest, x)
     room = np.minimum(x[1:, 0], (box.parts[0] - x[1:, 0]) + (box.parts[1] - x[1:, 1]))
     optimum.alpha[margin], optimum.rho = x[1:, 0], -float(x[0, 0])
     _find_slacks(problem, optimum)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from svm.test_exactness import same
 
 from forgetmem.arrays import FloatArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm import OneClassSVM, active_set, fresh
+from forgetmem.svm import OneClassSVM, active_set, fresh, margin_factor
 from forgetmem.svm.gradient import sensitivities
 from forgetmem.svm.kernel import Kernel, gram, kernel_row
 from forgetmem.svm.margin_factor import MarginFactor
@@ -154,3 +156,34 @@ def test_kernel_matrices_have_the_bits_of_their_rows(n: int, d: int) -> None:
         for row in {0, n // 2, n - 1}:
             assert np.array_equal(K[row], kernel_row(kernel, 0.05, Y, Y[row]))
         assert np.array_equal(K, K.T)
+
+
+@pytest.mark.parametrize("width", [2.0, 0.05])
+def test_conjugate_gradients_and_the_factor_give_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, width: float
+) -> None:
+    """Unlike rows, for which gradients are enough, and rows for which they are not."""
+    X = np.random.default_rng(21).normal(size=(400, 24))
+    gradients, factors = fit_with(monkeypatch, X, width, 1), []
+    build = margin_factor.MarginFactor.__init__
+
+    def counted(self: Any, *args: Any) -> None:
+        factors.append(len(args[0]))
+        build(self, *args)
+
+    monkeypatch.setattr(margin_factor.MarginFactor, "__init__", counted)
+    again = fit_with(monkeypatch, X, width, 1)
+    assert bool(factors) == (width < 1.0)
+    by_factor = fit_with(monkeypatch, X, width, 10_000)
+    for other in (again, by_factor):
+        assert np.array_equal(gradients.dual_coef_, other.dual_coef_)
+        assert gradients.rho_ == other.rho_
+
+
+def fit_with(
+    monkeypatch: pytest.MonkeyPatch, X: FloatArray, width: float, large: int
+) -> OneClassSVM:
+    """Fit with gradients tried from so many margin samples on."""
+    monkeypatch.setattr(fresh, "_LARGE", large)
+    monkeypatch.setattr(active_set, "GROWN", 16)
+    return OneClassSVM(gamma=width).fit(X)
