@@ -75,7 +75,7 @@ class Protocol:
 
 EXPERIMENTS = {
     "enwik8": Protocol(1200, 2, 3e-3),
-    "paper": Protocol(80, 4, 1.5e-3, n_embd=256, n_layer=4, warmup=16, windows=64),
+    "paper": Protocol(1000, 4, 1.5e-3, n_embd=256, n_layer=4, windows=128),
     "tinystories": Protocol(600, 2, 3e-3),
     "small": Protocol(20, 2, 3e-3, n_embd=32, block=64, chunk=16, windows=8),
 }
@@ -222,15 +222,16 @@ def verdict(runs: list[dict[str, Any]]) -> str:
 
 
 SAID = """Read soberly: **at these budgets the selection adds nothing that plain
-down-weighting of the prefix does not**. The recency control, 1/m on as many keys with a
-learned gain and no SVM, has fewer bits on average on both texts; 1/n on every key is
-about as good as the gate. On enwik8 the gate is below the matched window in all three
-seeds, by 0.5 %; on TinyStories, one seed, it is not. The paper reports 8.6 %; the bar of
-2 % is missed, and so is that of beating every control. All models but DeltaNet lie within
-2 % of each other in these short runs, differences between seeds are as large as those
-between arms, and runs over one seed rank nothing; 80 steps of the paper's size say
-only that it runs. Cells that are not there were not run for want of time; the command
-goes on where it stopped.
+down-weighting of the prefix does not**. At the paper's size, after 1,000 steps, the
+default gate is 3.5 % below the matched window (the bar was 2 %, the paper reports 8.6 %)
+and further below full softmax, DeltaNet and linear attention. But 1/n on every key,
+1/m on the most recent ones, the paper's own setting (which keeps nine keys in ten open,
+so it is nearly 1/n) and no prefix at all are 1.3 to 1.8 % below the default: what is
+learned in a million bytes lies within the chunk, and the less a model reads beyond it,
+the better. In the small models, three seeds, the gate is below the window in every seed
+on enwik8, by 0.5 %, and level with the controls. The bar of beating every control is
+missed everywhere. Differences between seeds are as large as those between the arms that
+down-weight, so the one seed at the paper's size ranks only what is far apart.
 
 What led to the default: with a fixed scale the multiplier decides how much is read
 beyond the chunk (alpha nearly shuts it, the weight leaves it open). A gain learned by
@@ -238,7 +239,8 @@ each head lowered 1,200 steps of batch 4 from 2.822 to 2.808 bits (one seed, wei
 against alpha / C). Gains and bandwidths are stored divided by 8, so that AdamW moves
 them fast enough: 1,000 steps on 40 facts gave a recall of 0.08 with bandwidths that
 move slowly, 0.04 without the gate's gradient, and 1.00 now (start at 8, one seed each).
-A ridge of 0.1 instead of 0.001 learned as well, with nearly every key open; dropped."""
+A ridge of 0.1 instead of 0.001 learned as well, with nearly every key open; dropped. So
+was a gain that starts at -3, nearly closed: 3.064 bits against 3.048 (enwik8, seed 0)."""
 
 
 def main() -> None:
@@ -266,7 +268,7 @@ def main() -> None:
             if args.data.is_dir():
                 first, second = SOURCES[experiment]
                 paths = args.data / first, args.data / second if second else None
-            seeds = args.seeds or ([0, 1, 2] if experiment == "enwik8" else [0])
+            seeds = args.seeds or ([0] if experiment == "paper" else [0, 1, 2])
             run_missing(file, experiment, texts(*paths), seeds, args.arms)
     print(section(json.loads((RESULTS / f"{file}.json").read_text())))
 
