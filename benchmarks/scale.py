@@ -346,7 +346,8 @@ def section(result: dict[str, Any]) -> str:
         "component every record looks like every other one, so an answer is final only "
         "when all were examined; FAISS answers from float32 and says nothing of "
         "look-alikes. The join that finds the groups of a bulk add grows with the square "
-        "of the number of records.",
+        "of the number of records; the million was measured while other work had more "
+        "than one of the two cores.",
     ]
     if result.get("figure"):
         lines += ["", f"![growth of each](results/{result['figure']})"]

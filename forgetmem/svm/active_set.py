@@ -16,7 +16,7 @@ import numpy as np
 
 from forgetmem.arrays import BoolArray, FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
-from forgetmem.svm.exact_rounding import round_exactly
+from forgetmem.svm.exact_rounding import SHARP, round_exactly, sharpen
 from forgetmem.svm.extended import noise, slacks
 from forgetmem.svm.fresh import settle_by_factor
 from forgetmem.svm.margin_inverse import GROWN, MarginInverse
@@ -29,6 +29,8 @@ from forgetmem.svm.vertex import leave_vertex, release
 
 #: Steps for each row before a large system is factorised; more if that is of no use.
 _EFFORTS = (1, 60)
+#: Up to so many unknowns are found in rational numbers where nothing less decides.
+_RATIONAL = 200
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Refined:
     error : ndarray of shape (size + 1,), float64
         Bound on what is left.
     level : int
-        Precision it was found in: 2 or 3 float64.
+        Precision it was found in: 2 or 3 float64, or 4 for rational numbers.
     """
 
     x: FloatArray
@@ -179,7 +181,7 @@ def descend(problem: Problem, optimum: Optimum) -> int:
     is released and whose coefficient turns out to be a tie is passed over from then on,
     until the margin set is another one.
     """
-    if _settled(problem, optimum):
+    if not problem.doubtful and _settled(problem, optimum):
         return 0
     tied: set[int] = set()
     released: int | None = None
@@ -249,9 +251,25 @@ def _inside(
         high = (box.parts[0] - low) + (box.parts[1] - solution.x[1:, 1])
         room = np.minimum(low, high)
         unsure = np.abs(room) <= solution.error[1:] + box.tie
-        if solution.level == 3 or not unsure.any():
+        error = problem.largest * float(solution.error.sum())
+        level = _next_level(problem, solution, error) if unsure.any() else None
+        if level is None:
             return solution, room <= box.tie
-        solution = _refined(problem, optimum, bounded, 3)
+        solution = _refined(problem, optimum, bounded, level)
+
+
+def _next_level(problem: Problem, solution: Refined, error: float) -> int | None:
+    # The precision to try next for slacks that are known up to this error, if more can
+    # help to tell a tie from what is none.
+    if solution.level == 2:
+        return 3
+    if error <= problem.box.tie * problem.ridge:
+        return None
+    if solution.level == 3 and len(solution.x) <= _RATIONAL:
+        return 4
+    if problem.doubtful and problem.ridge > 0.0:
+        raise IllConditionedMarginError(np.inf)
+    return None
 
 
 def _refined(
@@ -259,6 +277,11 @@ def _refined(
 ) -> Refined:
     # Solve the bordered system; if the inverse is too far off, with a fresh one.
     inverse = optimum.inverse
+    if level == 4:
+        known = _refined(problem, optimum, bounded, 3).x
+        R = inverse.R[: inverse.size + 1, : inverse.size + 1]
+        x = sharpen(problem, inverse.margin, bounded, R, known)
+        return Refined(x, 2.0**-157 * np.abs(x[:, 0]) + float(SHARP), level)
     for fresh in (False, True):
         if fresh:
             inverse.rebuild(problem.K, problem.ridge, inverse.margin.copy())
@@ -278,7 +301,7 @@ def _refined(
             level,
             x,
         )
-        if rate < 1.0:
+        if rate < 1.0 and (not problem.doubtful or inverse.holds(problem.ridge)):
             inverse.observe(rate)
             error = np.empty(len(x))
             bound_errors(inverse.R, left, rate, level, x, True, error)
@@ -342,11 +365,14 @@ def _worst(
     support = len(optimum.inverse.margin) + len(bounded)
     while True:
         v = sign * _sharp_slacks(problem, optimum, bounded, solution, others, inner)
-        slip = 4.0 * problem.largest * noise(support, solution.level)
+        slip = 4.0 * problem.largest * noise(support, min(solution.level, 3))
         error = problem.largest * float(solution.error.sum()) + slip
-        if solution.level == 3 or v.max() < -error or v.max() > error:
+        if v.max() < -error or v.max() > error:
             break
-        solution = _refined(problem, optimum, bounded, 3)
+        level = _next_level(problem, solution, error)
+        if level is None:
+            break
+        solution = _refined(problem, optimum, bounded, level)
     return solution, int(others[v.argmax()]) if v.max() > error else None
 
 
@@ -368,7 +394,7 @@ def _sharp_slacks(
     for role, minus in ((inner, -own), (~inner, np.zeros(0))):
         out = np.empty(int(role.sum()))
         rho = np.concatenate([-solution.x[0], minus])
-        slacks(problem.K, lines, x, rho, places[role], solution.level, out)
+        slacks(problem.K, lines, x, rho, places[role], min(solution.level, 3), out)
         h[role] = out
     return h
 

@@ -58,7 +58,8 @@ class Certificate:
     kkt_residual : float
         Largest violation of an optimality condition by any sample.
     duality_gap : float
-        Upper bound on twice the excess of the objective.
+        Upper bound on the excess of the objective ``a' (K + ridge I) a / 2``, up to the
+        rounding of the sum of the coefficients.
     bound : float
         No score differs from that of the optimum by more than this times the length of
         the query in feature space (1 for the RBF kernel). From the gap; near 1e-8.

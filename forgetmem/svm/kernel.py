@@ -24,7 +24,7 @@ _WIDTH = 128
 
 
 #: An exponent of the largest entry of Q up to this, either way, is left as it is.
-_BALANCED = 40
+_BALANCED = 8
 
 
 class Kernel(enum.Enum):

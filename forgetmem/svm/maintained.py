@@ -58,6 +58,7 @@ class Maintained:
         self.samples = Samples(kernel, gamma, ridge, X)
         self.optimum: Optimum | None = None
         self.rescues = 0
+        self._lonely = False  # whether no path may lead away from the optimum
         if box.feasible(len(X)):
             self._solve(start)
 
@@ -95,6 +96,8 @@ class Maintained:
         end = Walk.STAYED
         for x in X:
             slot = self.samples.put(x)
+            if self._problem().doubtful:
+                optimum = None
             if optimum is not None and end is not Walk.STUCK:
                 optimum.enlarge(self.samples.capacity)
                 end = max(end, raise_row(self._problem(), optimum, slot))
@@ -132,7 +135,7 @@ class Maintained:
         few = n_changed <= max(8, n_after // 4)
         if self.optimum is None or not few or not self._box.feasible(n_after):
             return None
-        return None if self._problem().doubtful else self.optimum
+        return None if self._lonely or self._problem().doubtful else self.optimum
 
     def _finish(self, optimum: Optimum | None, end: Walk) -> None:
         if not self._box.feasible(len(self.samples.slots)):
@@ -156,6 +159,7 @@ class Maintained:
 
     def _solve(self, start: FloatArray | None) -> None:
         problem = self._problem()
+        self._lonely = problem.doubtful
         if not problem.doubtful:
             self.optimum = solve(problem, start)
             return

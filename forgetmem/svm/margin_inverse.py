@@ -19,7 +19,14 @@ from forgetmem.arrays import FloatArray, IntArray
 from forgetmem.errors import IllConditionedMarginError
 from forgetmem.fused import fma
 from forgetmem.jit import compiled
-from forgetmem.svm.extended import TWOFOLD, accumulate, add, copy_block, multiply
+from forgetmem.svm.extended import (
+    TWOFOLD,
+    UNIT,
+    accumulate,
+    add,
+    copy_block,
+    multiply,
+)
 from forgetmem.svm.margin_factor import MarginFactor
 
 #: Up to this size an inverse is built in compiled code: the threads of BLAS take longer
@@ -327,6 +334,28 @@ class MarginInverse:
         except IllConditionedMarginError:
             if not invert(self.R, self.B, K, ridge, self.margin):
                 raise
+
+    def holds(self, ridge: float) -> bool:
+        """Whether R is proved to be near the inverse, whatever it is applied to.
+
+        Parameters
+        ----------
+        ridge : float
+
+        Returns
+        -------
+        bool
+            False also where float64 cannot tell: if the ridge is lost beside the
+            kernel values, copies make the matrix singular, and no residual shows it.
+        """
+        n = self.size + 1
+        M = np.ones((n, n))
+        M[0, 0] = 0.0
+        M[1:, 1:] = self.B[: n - 1, : n - 1] + np.diag(np.full(n - 1, ridge))
+        R = self.R[:n, :n]
+        off = np.abs(np.einsum("ij,jk->ik", R, M) - np.eye(n))
+        off += 4.0 * (n + 8) * UNIT * np.einsum("ij,jk->ik", np.abs(R), np.abs(M))
+        return bool(off.sum(axis=1).max() < 0.25)
 
     def defer(self, slots: IntArray) -> None:
         """Take the given margin samples, and leave their inverse to a later rebuild.

@@ -92,8 +92,9 @@ class OneClassSVM:
 
     The problem is that of the kernel matrix in float64. Where `ridge` is lost in the
     rounding of that matrix (below 1e-9 of its largest entry) and a margin system is
-    singular, a larger one is used; `certificate` then says how far that is from the
-    problem. A coefficient within ``2**-80 * min(C, 1)`` of a bound counts as on it.
+    singular, or a tie cannot be decided, a larger one is used; `certificate` then says
+    how far that is from the problem, and its sharp bound may be infinite. A coefficient
+    within ``2**-80 * min(C, 1)`` of a bound counts as on it.
 
     Unlike scikit-learn's, `dual_coef_` has an entry for every sample and sums to 1.
 

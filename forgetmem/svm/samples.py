@@ -62,8 +62,10 @@ class Samples:
 
     @property
     def balanced(self) -> bool:
-        """Whether the scale still fits the samples."""
-        return self._kernel is Kernel.RBF or scale_of(self.largest) == 0
+        """Whether the scale is the one that these samples would be given afresh."""
+        if self._kernel is Kernel.RBF:
+            return True
+        return self.scale == scale_of(math.ldexp(self.largest, self.scale))
 
     @property
     def capacity(self) -> int:

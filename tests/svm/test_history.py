@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -227,3 +229,47 @@ def test_slots_are_enlarged_when_rows_keep_coming() -> None:
         svm.learn(X[row : row + 1])
     assert isinstance(svm._maintained, Maintained)
     assert same(svm, OneClassSVM(gamma=0.2).fit(X), slice(None))
+
+
+LOST: list[tuple[str, dict[str, Any], list[list[float]]]] = [
+    ("copies of long rows", {"C": 0.5}, [[721, 818, 874]] * 3 + [[551, -875, 613]]),
+    ("copies, C just above 1/n", {"C": 0.25 * (1 + 1e-15), "ridge": 1e-12}, [[0]] * 4),
+    ("two pairs", {"C": 2.0, "ridge": 1e-12}, [[1], [-2], [-1], [-1], [-2], [-1]]),
+    ("zeros and long copies", {"ridge": 1e-6}, [[0.0]] * 4 + [[-1e8]] * 3),
+    ("far beyond the ridge", {"C": 0.3, "ridge": 1e-12}, [[1e60], [1e60], [3e60]] * 2),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "rows"), LOST)
+def test_copies_share_alike_where_the_ridge_is_nearly_lost(
+    name: str, settings: dict[str, Any], rows: list[list[float]]
+) -> None:
+    """No order of the rows shows, and equal rows have equal coefficients."""
+    X = np.array(rows, dtype=np.float64)
+    rng = np.random.default_rng(18)
+    first = OneClassSVM(kernel="linear", **settings).fit(X)
+    for row in X:
+        own = first.dual_coef_[(row == X).all(axis=1)]
+        assert (own == own[0]).all(), name
+    for _ in range(10):
+        order = rng.permutation(len(X))
+        svm = OneClassSVM(kernel="linear", **settings).fit(X[order[:2]])
+        svm.learn(X[order[2:]])
+        assert same(first, svm, order), name
+
+
+@pytest.mark.parametrize("length", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("ridge", [1e-8, 1e-6, 1e-2])
+def test_rows_far_longer_than_the_others_leave_no_trace(
+    length: float, ridge: float
+) -> None:
+    """While they are there the ridge is lost, and the problem has another scale."""
+    rng = np.random.default_rng(19)
+    for _ in range(20):
+        X = np.round(rng.normal(size=(int(rng.integers(2, 7)), 2)), 1)
+        guests = np.round(rng.normal(size=(2, 2)), 1) * length
+        fresh = OneClassSVM(C=0.5, ridge=ridge, kernel="linear").fit(X)
+        svm = OneClassSVM(C=0.5, ridge=ridge, kernel="linear")
+        svm.fit(np.vstack([X, guests])).unlearn([len(X), len(X) + 1])
+        assert same(svm, fresh, slice(None))
+        assert same(svm.learn(guests).unlearn([len(X), len(X) + 1]), fresh, slice(None))
