@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 from collections.abc import Callable
+from dis import opname
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -48,6 +49,20 @@ class Interrupt(KeyboardInterrupt):
     """What Ctrl-C raises, from our own hand."""
 
 
+def _leaves_a_block(frame: FrameType) -> bool:
+    """Tell whether a frame is about to call ``__exit__`` at the end of a `with` block.
+
+    Python handles no signal there, and an exception would leave a lock taken for ever.
+    """
+    code = frame.f_code.co_code
+    return opname[code[frame.f_lasti]] == "LOAD_CONST" and any(
+        opname[code[at]] == "BEFORE_WITH"
+        for start, end, line in frame.f_code.co_lines()
+        if line == frame.f_lineno
+        for at in range(start, end, 2)
+    )
+
+
 class Interruption:
     """Runs something and raises at the n-th line of the package that it comes to."""
 
@@ -74,7 +89,7 @@ class Interruption:
     def _step(self, frame: FrameType, event: str, argument: object) -> Any:
         if event == "line":
             self.lines += 1
-            if self.lines == self._at:
+            if self.lines >= self._at > 0 and not _leaves_a_block(frame):
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 sys.settrace(None)
                 raise Interrupt
