@@ -353,8 +353,8 @@ class MarginInverse:
         M[0, 0] = 0.0
         M[1:, 1:] = self.B[: n - 1, : n - 1] + np.diag(np.full(n - 1, ridge))
         R = self.R[:n, :n]
-        off = np.abs(np.einsum("ij,jk->ik", R, M) - np.eye(n))
-        off += 4.0 * (n + 8) * UNIT * np.einsum("ij,jk->ik", np.abs(R), np.abs(M))
+        off = np.abs(R @ M - np.eye(n))
+        off += 4.0 * (n + 8) * UNIT * (np.abs(R) @ np.abs(M))
         return bool(off.sum(axis=1).max() < 0.25)
 
     def defer(self, slots: IntArray) -> None:
