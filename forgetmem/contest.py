@@ -33,39 +33,28 @@ _ROUNDING = 1e-12
 
 
 @compiled
-def _exact(
+def _measure(
     X: Float32Array,
     rows: IntArray,
     since: IntArray,
     chosen: IntArray,
+    nearly: bool,
     error: float,
     out: FloatArray,
 ) -> None:
-    """Write squared distances of rows from the chosen ones that are new to them."""
+    """Write squared distances of rows from the chosen ones that are new to them.
+
+    Or, if `nearly` is enough, upper bounds on them.
+    """
     at = 0
     for place in range(len(rows)):
         row = rows[place]
         for number in range(since[place], len(chosen)):
-            other = chosen[number]
-            squares_into(X[row : row + 1], X[other], out[at : at + 1])
-            at += 1
-
-
-@compiled
-def _nearly(
-    X: Float32Array,
-    rows: IntArray,
-    since: IntArray,
-    chosen: IntArray,
-    error: float,
-    out: FloatArray,
-) -> None:
-    """Write upper bounds on these squared distances."""
-    at = 0
-    for place in range(len(rows)):
-        for number in range(since[place], len(chosen)):
-            product = narrow_product(X, rows[place], X[chosen[number]])
-            out[at] = 2.0 - 2.0 * product + error
+            other = X[chosen[number]]
+            if nearly:
+                out[at] = 2.0 - 2.0 * narrow_product(X, row, other) + error
+            else:
+                squares_into(X[row : row + 1], other, out[at : at + 1])
             at += 1
 
 
@@ -212,28 +201,30 @@ class Contest:
 
     def _settle(self, places: IntArray) -> None:
         """Add to some values what is missing."""
-        self._update(places, self._added, self._value, _exact)
+        self._update(places, self._added, self._value, nearly=False)
         self._bound[places] = self._value[places]
         self._bounded[places] = self._added[places]
 
     def _tighten(self, places: IntArray) -> None:
         """Add to some bounds what is missing, or more."""
-        self._update(places, self._bounded, self._bound, _nearly)
+        self._update(places, self._bounded, self._bound, nearly=True)
 
     def _update(
         self,
         places: IntArray,
         counted: IntArray,
         values: FloatArray,
-        measure: Callable[..., None],
+        *,
+        nearly: bool,
     ) -> None:
         size, since = len(self.answer), counted[places]
         out = np.empty(int((size - since).sum()))
         error = 2.0 * float32_error(self._table.dimension) + NORM_SLACK
         chosen = np.array(self.answer, dtype=np.int64)
-        measure(self._table.X, self._rows[places], since, chosen, error, out)
+        rows = self._rows[places]
+        _measure(self._table.X, rows, since, chosen, nearly, error, out)
         logs = self._logs(out)
-        if measure is _nearly:
+        if nearly:
             logs = np.minimum(logs + _ROUNDING, 0.0)
         _add(values, places, since, size, logs)
         counted[places] = size

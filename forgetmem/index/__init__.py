@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from forgetmem.index.candidates import Candidates, float32_error
 from forgetmem.index.flat import FlatIndex
-from forgetmem.index.scan import Near, Scan, ScanIndex
+from forgetmem.index.scan import ScanIndex
 from forgetmem.index.vectors import VectorTable
 
 __all__ = [
     "Candidates",
     "FlatIndex",
-    "Near",
-    "Scan",
     "ScanIndex",
     "VectorTable",
     "float32_error",

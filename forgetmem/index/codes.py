@@ -163,6 +163,22 @@ def _product(codes: Codes, row: int, p: QueryCodes) -> np.int32:
 
 
 @compiled
+def _told(
+    codes: Codes,
+    step: float,
+    errors: Float32Array,
+    row: int,
+    p: QueryCodes,
+    width: float,
+    length: float,
+    slack: float,
+) -> tuple[float, float]:
+    # The inner product of a row with the query by their codes, and by how much it errs.
+    value = float(step * width * np.float64(_product(codes, row, p)))
+    return value, float(length * np.float64(errors[row]) + slack)
+
+
+@compiled
 def code_product(codes: Codes, a: int, b: int) -> np.int32:
     """Return the inner product of the codes of two rows; for compiled callers."""
     total = np.int32(0)
@@ -247,8 +263,7 @@ def compare(
     """
     for place in range(len(rows)):
         row = rows[place]
-        value = float(step * width * np.float64(_product(codes, row, p)))
-        error = float(length * np.float64(errors[row]) + slack)
+        value, error = _told(codes, step, errors, row, p, width, length, slack)
         if value - error < threshold <= value + error:
             value, error = narrow_product(X, row, q), narrow
         if value - error >= threshold:
@@ -286,8 +301,7 @@ def bound(
     """
     for place in range(len(rows)):
         row = rows[place]
-        value = float(step * width * np.float64(_product(codes, row, p)))
-        error = float(length * np.float64(errors[row]) + slack)
+        value, error = _told(codes, step, errors, row, p, width, length, slack)
         lower[place] = value - error
         upper[place] = value + error
 

@@ -163,16 +163,10 @@ def content_of(
     bytes of length 32
         The same for equal records only; every field's length is part of it.
     """
-    name, meta = id.encode(), metadata.encode()
-    source = b"" if source_id is None else b"\x01" + source_id.encode()
-    lengths = _LENGTHS.pack(len(name), len(source), len(meta))
-    parts = _CONTENT_TAG + lengths + name + source + meta + atom + text_sha
-    return hashlib.sha256(parts).digest()
+    return contents_of([(id, source_id, metadata, atom, text_sha)])[0]
 
 
-def contents_of(
-    rows: Sequence[tuple[Any, ...]],
-) -> list[bytes]:
+def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[bytes]:
     """Return what `content_of` does, of many records at once.
 
     Parameters
