@@ -68,7 +68,9 @@ def solve(problem: Problem, alpha: FloatArray | None = None) -> Optimum:
     floor = RIDGE_FLOOR * (problem.largest or 1.0)
     while True:
         try:
-            return _solve(problem, alpha)
+            optimum = _solve(problem, alpha)
+            optimum.ridge = problem.ridge
+            return optimum
         except IllConditionedMarginError:
             ridge = max(floor, 16.0 * problem.ridge)
             largest = problem.largest + ridge
@@ -193,8 +195,9 @@ def descend(problem: Problem, optimum: Optimum) -> int:
         bounded = optimum.slots(Role.BOUNDED)
         solution, outside = _inside(problem, optimum, bounded)
         if outside.any():
-            if optimum.inverse.margin[outside].tolist() == [released]:
-                tied |= {int(optimum.inverse.margin[outside][0])}
+            gone = optimum.inverse.margin[outside].tolist()
+            if released is not None and gone == [released]:
+                tied.add(released)
             else:
                 tied.clear()
             released = None

@@ -58,7 +58,6 @@ class Maintained:
         self.samples = Samples(kernel, gamma, ridge, X)
         self.optimum: Optimum | None = None
         self.rescues = 0
-        self._lonely = False  # whether no path may lead away from the optimum
         if box.feasible(len(X)):
             self._solve(start)
 
@@ -135,7 +134,9 @@ class Maintained:
         few = n_changed <= max(8, n_after // 4)
         if self.optimum is None or not few or not self._box.feasible(n_after):
             return None
-        return None if self._lonely or self._problem().doubtful else self.optimum
+        problem = self._problem()
+        own = self.optimum.ridge == problem.ridge
+        return self.optimum if own and not problem.doubtful else None
 
     def _finish(self, optimum: Optimum | None, end: Walk) -> None:
         if not self._box.feasible(len(self.samples.slots)):
@@ -159,7 +160,6 @@ class Maintained:
 
     def _solve(self, start: FloatArray | None) -> None:
         problem = self._problem()
-        self._lonely = problem.doubtful
         if not problem.doubtful:
             self.optimum = solve(problem, start)
             return

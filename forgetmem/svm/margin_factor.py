@@ -1,4 +1,4 @@
-"""A large margin system solved by its Cholesky factor, an eighth of an inverse's cost.
+"""A large margin system solved without its inverse, at an eighth of the cost or less.
 
 A fit from scratch needs the solution, not the inverse; that is built when a row comes
 or goes. With z = Q^-1 1 the bordered system ``[[0, 1'], [1, Q]] [d0; d] = [r0; r]`` has

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,9 @@ class Optimum:
     inverse : MarginInverse
     blur : float
         Bound on the error of `slack`.
+    ridge : float
+        The one it was solved with: 0 until it is, and larger than the problem's where
+        that was of no use.
     """
 
     status: Statuses
@@ -69,6 +72,7 @@ class Optimum:
     rho: float
     inverse: MarginInverse
     blur: float = np.inf
+    ridge: float = 0.0
 
     def enlarge(self, capacity: int) -> None:
         """Follow a kernel matrix that has got more slots.
@@ -105,7 +109,7 @@ class Optimum:
         inverse = self.inverse
         inverse.slots[: inverse.size] = slots[inverse.margin]
         inverse.enlarge(capacity)
-        return Optimum(status, alpha, h, self.rho, inverse)
+        return replace(self, status=status, alpha=alpha, slack=h)
 
     def slots(self, role: Role) -> IntArray:
         """Slots of one set, ascending.

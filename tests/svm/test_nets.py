@@ -241,3 +241,30 @@ def test_slacks_stay_within_their_bound_along_walks(C: float) -> None:
             for place, (truth, stated) in enumerate(slacks):
                 assert not outside[place] or abs(truth - Fraction(stated)) <= found.blur
             descend(given, found)
+
+
+def test_no_path_leads_from_an_optimum_of_another_ridge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once the rows can be solved for as they are, they are, as if from scratch."""
+    X = np.random.default_rng(10).normal(size=(12, 3))
+    honest = active_set._solve
+
+    def failing(given: Problem, alpha: FloatArray | None) -> Optimum:
+        if given.ridge == 1e-8:
+            raise IllConditionedMarginError(np.inf)
+        return honest(given, alpha)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(active_set, "_solve", failing)
+        svm = OneClassSVM(gamma=0.3).fit(X)
+    fresh = OneClassSVM(gamma=0.3).fit(X)
+    assert not np.array_equal(svm.dual_coef_, fresh.dual_coef_)
+
+    def walked(*_: object) -> Walk:
+        raise AssertionError
+
+    monkeypatch.setattr(maintained, "lower_rows", walked)
+    svm.unlearn(3)
+    monkeypatch.undo()
+    assert same(svm, OneClassSVM(gamma=0.3).fit(np.delete(X, 3, axis=0)), slice(None))
