@@ -1,8 +1,7 @@
 """The two rankings of `search`, exact: what the index proposes is only where to look.
 
 Keys compared are ``-gamma * d2`` plus the logarithms of what the chosen rows leave of a
-row, so an underflowing kernel never decides; ties go by id. `numpy.exp` and `numpy.log`
-are applied to C-contiguous arrays, where the place of an entry does not matter.
+row, so an underflowing kernel never decides; ties go by id.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from forgetmem.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from forgetmem.contest import NORM_SLACK, Contest
 from forgetmem.distances import dots, squared_distances_at
-from forgetmem.exponential import exp
+from forgetmem.exponential import exp, log
 from forgetmem.index import ScanIndex, VectorTable
 
 #: What is left at least of a record beside a chosen one: keys stay finite.
@@ -206,4 +205,4 @@ class SupportRanking:
             return np.zeros(len(distances))
         likeness = exp(distances / -width)
         left = 1.0 - (1.0 - self.diminish) * likeness
-        return np.log(np.maximum(left, _LEAST))
+        return log(np.maximum(left, _LEAST))

@@ -1,4 +1,4 @@
-"""The exponential function is accurate, and the same everywhere."""
+"""The exponential function and the logarithm are accurate, and the same everywhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from forgetmem.exponential import exp, exp_into
+from forgetmem.exponential import exp, exp_into, log
 
 
 @pytest.mark.parametrize("width", [1e-3, 1.0, 30.0, 745.0])
@@ -55,3 +55,20 @@ def test_it_never_falls_and_stays_below_one() -> None:
     found = exp(np.linspace(-3.0, 0.0, 200_001))
     assert (np.diff(found) >= 0.0).all()
     assert found.max() == 1.0
+
+
+@pytest.mark.parametrize("least", [0.999, 0.5, 1e-3, 2.0**-52])
+def test_logarithms_are_accurate_and_not_above_0(least: float) -> None:
+    """Against forty digits, between the least that the ranking asks for and 1."""
+    x = least + (1.0 - least) * np.random.default_rng(2).random(500)
+    found = log(np.append(x, [least, 1.0]))
+    assert found[-1] == 0.0
+    assert (found <= 0.0).all()
+    with localcontext() as context:
+        context.prec = 40
+        for value, one in zip([*x.tolist(), least], found.tolist(), strict=False):
+            assert abs(Decimal(one) - Decimal(value).ln()) <= 3 * Decimal(
+                float(np.spacing(abs(one)))
+            )
+    digest = hashlib.sha256(log(np.arange(1, 40_001) / 40_000.0).tobytes()).hexdigest()
+    assert digest == "5faf59eba462e4879fe647c33ddc9e64768dfe0c24f766429bf284023f27f9c3"
